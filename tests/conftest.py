@@ -1,0 +1,38 @@
+"""What every test may ask for: the database's name, a child's environment, figures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import hypothesis
+import pytest
+from django.conf import settings
+
+# A database's first answer is slower than any deadline that would mean something.
+hypothesis.settings.register_profile("outbox", deadline=None)
+hypothesis.settings.load_profile("outbox")
+
+
+def pytest_report_header() -> str:
+    """Say which database this run is on."""
+    return f"database: {settings.DATABASES['default']['ENGINE'].rsplit('.', 1)[1]}"
+
+
+@pytest.fixture
+def child_env(transactional_db: None) -> dict[str, str]:
+    """Return the environment in which a child process sees this test's database."""
+    from django.db import connection
+
+    return {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        "OUTBOX_TEST_DB_NAME": str(connection.settings_dict["NAME"]),
+    }
+
+
+@pytest.fixture(scope="session")
+def repetitions() -> Callable[[int, int], int]:
+    """Return a choice: `repetitions(ci, full)`, the second under `make races`."""
+    full_figures = os.environ.get("OUTBOX_RACES", "ci") == "full"
+    return lambda ci, full: full if full_figures else ci
