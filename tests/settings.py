@@ -49,7 +49,9 @@ def _database(kind: str) -> dict[str, Any]:
             database = _server("postgresql", url or "postgresql://postgres@127.0.0.1")
         case "mariadb":
             url = os.environ.get("OUTBOX_TEST_MARIADB")
-            database = _server("mysql", url or "mysql://root@127.0.0.1", CHARSET="utf8mb4")
+            database = _server(
+                "mysql", url or "mysql://root@127.0.0.1", CHARSET="utf8mb4"
+            )
         case _:
             raise ValueError(
                 f"OUTBOX_TEST_DB is {kind!r}; say sqlite, postgresql or mariadb."

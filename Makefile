@@ -1,0 +1,39 @@
+# Every target makes its own .venv first; what it needs is Python >= 3.11 and make.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+PY := .venv/bin/python
+SERVE ?= 1
+ARGS ?=
+
+.PHONY: help test lint coverage demo races
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo '  PYTHON=python3.12           makes .venv with that Python'
+	@echo '  ARGS="-k splitting -x"      goes to pytest'
+	@echo '  OUTBOX_TEST_POSTGRES, OUTBOX_TEST_MARIADB   URLs of other servers'
+	@echo '  OUTBOX_TEST_REQUIRE=all     makes a database that does not answer an error'
+
+test: .venv/.ready  ## Run the tests on SQLite and on the servers that answer
+	@$(PY) tools/run_tests.py $(ARGS)
+
+lint: .venv/.ready  ## Check style, types, import directions and migrations
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	$(PY) manage.py makemigrations --check --dry-run
+
+coverage: .venv/.ready  ## Run the tests measured, then hold the two bounds
+	@$(PY) tools/run_tests.py --coverage $(ARGS)
+
+demo: .venv/.ready  ## Show the whole job on SQLite (SERVE=0 ends instead of serving)
+	@SERVE=$(SERVE) $(PY) -m example_project.demo
+
+races: .venv/.ready  ## Repeat the race tests to their full figures
+	@OUTBOX_RACES=full $(PY) tools/run_tests.py -m races_full --timeout 3600 $(ARGS)
+
+.venv/.ready: pyproject.toml tools/make_venv.sh
+	@PYTHON='$(PYTHON)' /bin/sh tools/make_venv.sh
