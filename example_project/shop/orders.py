@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from django.db import transaction
 from django.utils import timezone
 
 from django_outbox import enqueue
+from django_outbox.models import Delivery
 from example_project.shop.models import Order
-
-if TYPE_CHECKING:
-    from django_outbox.models import Delivery
 
 
 @transaction.atomic
