@@ -1,0 +1,250 @@
+"""Take what is due: bounded exactly, every attempt on the ledger before its send."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.db import connections
+
+from django_outbox import lifecycle
+from django_outbox.channels.base import Parcel
+from django_outbox.channels.registry import Route
+from django_outbox.flows.advance import Moved, move
+from django_outbox.flows.case import Case, cases, free_deliveries
+from django_outbox.flows.holds import held_channels, holds_over
+from django_outbox.flows.stopwatch import ticks
+from django_outbox.flows.terms import Terms
+from django_outbox.lifecycle import AttemptStatus, ChunkStatus
+from django_outbox.models import Attempt, Change, Chunk, Delivery
+from django_outbox.models.dialects import insert_rows
+from django_outbox.outcomes import Phase
+
+RECHECK = timedelta(seconds=60)
+"""How long a chunk under a hold is left before the hold is looked at again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """One attempt that is on the ledger, and the parcel to send."""
+
+    parcel: Parcel
+    delivery_id: UUID
+    chunk_id: int
+    token: str
+    start_before: float
+    """By `stopwatch.ticks`: later than this the send must not begin."""
+
+    lease: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one claim took, and whether there may be more."""
+
+    claimed: Sequence[Claimed]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claimer:
+    """Who claims, where, and at which moment."""
+
+    using: str
+    now: datetime
+    flusher: UUID | None
+    only: UUID | None = None
+    """Claim of this delivery alone."""
+
+
+def claim(slots: Sequence[tuple[Route, int]], who: Claimer) -> Claim:
+    """Claim what is due, in the open transaction of the caller: at most so many each."""
+    started = ticks()
+    held = held_channels([way.alias for way, _limit in slots], who.now, who.using)
+    claimed: list[Claimed] = []
+    more = False
+    for way, limit in slots:
+        if limit < 1 or way.alias in held:
+            continue
+        chunks = _pick(way.alias, limit, who)
+        taken, moved = _take(chunks, way, started, who)
+        claimed += taken
+        more |= len(chunks) == limit and moved > 0
+    return Claim(claimed, more)
+
+
+def _pick(channel: str, limit: int, who: Claimer) -> list[Chunk]:
+    """Lock the next chunks; what somebody else has locked is passed over."""
+    due = Chunk.objects.using(who.using).due(channel, who.now)
+    if who.only:
+        due = due.filter(delivery_id=who.only)
+    skip = connections[who.using].features.has_select_for_update_skip_locked
+    return list(due.select_for_update(skip_locked=skip)[:limit])
+
+
+def _take(
+    chunks: list[Chunk], way: Route, started: float, who: Claimer
+) -> tuple[list[Claimed], int]:
+    """Claim what may be claimed of these, and say how many are out of the way now."""
+    found = cases(chunks, who.using)
+    terms = Terms.of(way)
+    stopped = {case.id: _stopped(case, terms, who.now) for case in found}
+    moved = _stop([case for case in found if stopped[case.id]], terms, who)
+    sound = [case for case in found if not stopped[case.id]]
+    holds = holds_over(sound, who.now, who.using)
+    recheck = who.now + RECHECK
+    until = {case.id: holds.over(case, recheck) for case in sound}
+    moved += _put_off([case for case in sound if until[case.id]], until, recheck, who)
+    free = [case for case in sound if until[case.id] is None]
+    token = uuid4().hex
+    taken = Chunk.objects.using(who.using).move(
+        [
+            Change.of(
+                case.id,
+                lifecycle.CLAIM,
+                case.state,
+                attempts_made=case.state.attempts_made + 1,
+                claim_token=token,
+                lease_expires_at=who.now + way.lease,
+            )
+            for case in free
+        ]
+    )
+    by_id = {chunk.pk: chunk for chunk in chunks if chunk.pk in taken}
+    start_before = started + way.lease.total_seconds() - way.timeout
+    claimed = [
+        Claimed(parcel, chunk.delivery_id, chunk.pk, token, start_before, way.lease)
+        for chunk, parcel in parcels(by_id.values(), way.timeout, who.using)
+    ]
+    begin(claimed, who)
+    return claimed, moved + len(claimed)
+
+
+def begin(claimed: Sequence[Claimed], who: Claimer) -> None:
+    """Put the attempts on the ledger."""
+    columns = (
+        "chunk",
+        "number",
+        "status",
+        "phase",
+        "channel",
+        "idempotency_key",
+        "body_hash",
+        "claim_token",
+        "flusher",
+        "began_at",
+        "error",
+        "error_code",
+        "receipt",
+        "late",
+        "asked",
+    )
+    rows = [
+        (
+            one.chunk_id,
+            one.parcel.number,
+            AttemptStatus.PENDING,
+            Phase.CLAIMED,
+            one.parcel.channel,
+            one.parcel.idempotency_key,
+            _body_hash(one.parcel),
+            one.token,
+            who.flusher,
+            who.now,
+            *("", "", "", False, 0),
+        )
+        for one in claimed
+    ]
+    if rows:
+        insert_rows(Attempt, columns, rows, using=who.using)
+
+
+def _body_hash(parcel: Parcel) -> str:
+    body = [parcel.channel, parcel.destination, parcel.text, parcel.payload]
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _stopped(case: Case, terms: Terms, now: datetime) -> str:
+    """Say why this head must not be claimed, though it is due; '' where it may be."""
+    ended = case.ended(now)
+    if ended:
+        return ended
+    doubt = case.state.in_doubt_since
+    if doubt is not None and not terms.may_resend(doubt, now):
+        return "window_over"
+    if case.state.attempts_made >= case.state.attempts_allowed:
+        return "out_of_attempts"
+    return ""
+
+
+def _stop(stopped: list[Case], terms: Terms, who: Claimer) -> int:
+    """Rows 3 and 4, where nobody else has the delivery; else the next round's."""
+    free = free_deliveries({case.delivery_id for case in stopped}, who.using)
+    moved = []
+    for case in stopped:
+        code = _stopped(case, terms, who.now)
+        if case.state.in_doubt_since is not None:
+            way = lifecycle.SUSPECT
+        else:
+            way = lifecycle.EXHAUST if code == "out_of_attempts" else lifecycle.EXPIRE
+        if case.delivery_id in free:
+            change = Change.of(case.id, way, case.state, error_code=code)
+            moved.append(Moved(case, change))
+    return len(move(moved, who.now, who.using))
+
+
+def _put_off(
+    held: list[Case], until: dict[int, Any], recheck: datetime, who: Claimer
+) -> int:
+    """Look again when the hold ends, at the latest in a minute. Not a move."""
+    put_off = Chunk.objects.using(who.using).move(
+        [
+            Change.of(
+                case.id,
+                lifecycle.RESCHEDULE,
+                case.state,
+                next_attempt_at=min(until[case.id], recheck),
+            )
+            for case in held
+        ]
+    )
+    return len(put_off)
+
+
+def parcels(
+    chunks: Iterable[Chunk], timeout: float, using: str
+) -> list[tuple[Chunk, Parcel]]:
+    """Join chunks with their deliveries into what a channel gets, as the next attempt."""
+    chunks = list(chunks)
+    deliveries = Delivery.objects.using(using).in_bulk(
+        {chunk.delivery_id for chunk in chunks}
+    )
+    return [
+        (chunk, parcel(chunk, deliveries[chunk.delivery_id], timeout))
+        for chunk in chunks
+    ]
+
+
+def parcel(chunk: Chunk, delivery: Delivery, timeout: float) -> Parcel:
+    """Make what a channel gets of a chunk, as it was read before its next attempt."""
+    return Parcel(
+        channel=delivery.channel,
+        destination=delivery.destination,
+        account=delivery.account,
+        thread=delivery.thread,
+        reply_to=delivery.reply_to,
+        text=delivery.text if chunk.text is None else chunk.text,
+        payload=delivery.payload,
+        index=chunk.index,
+        total=chunk.total,
+        delivery_id=delivery.pk,
+        idempotency_key=chunk.idempotency_key,
+        number=chunk.attempts_made + (chunk.status != ChunkStatus.SENDING),
+        timeout=timeout,
+        enqueued_at=delivery.created_at,
+    )

@@ -1,0 +1,136 @@
+"""Hand one parcel to its channel, or ask after it, and turn whatever happens to an answer.
+
+Runs in senders' threads: it does network I/O and never touches the outbox tables.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+from django_outbox.channels.base import Channel, Parcel
+from django_outbox.channels.registry import route
+from django_outbox.errors import Defer, Refuse, UnknownChannel
+from django_outbox.flows.answers import Answer, NeverSent, Result, StillInDoubt
+from django_outbox.flows.claim import Claimed
+from django_outbox.flows.stopwatch import ticks
+from django_outbox.flows.text import storable
+from django_outbox.outcomes import Deferred, Outcome, Refused, Sent, Unknown
+
+logger = logging.getLogger("django_outbox")
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """An answer, and what was raised past `Exception` on the way to it, if anything."""
+
+    answer: Answer
+    escaped: BaseException | None = None
+
+
+def send(claimed: Claimed) -> Returned:
+    """Send one parcel, once. Never raises; what escaped the channel is handed on."""
+    try:
+        channel = route(claimed.parcel.channel).channel
+    except (UnknownChannel, ImproperlyConfigured) as error:
+        return _returned(claimed, _never(error))
+    try:
+        prepared = channel.prepare(claimed.parcel)
+    except BaseException as error:  # noqa: BLE001  # a poison message dies alone
+        return _returned(claimed, _never(error), error)
+    if ticks() > claimed.start_before:
+        return _returned(claimed, NeverSent())
+    try:
+        result: Result = _outcome(channel, channel.send(prepared))
+    except BaseException as error:  # a poison message dies alone
+        result = Unknown(f"{_name(error)}: {storable(error)}", code=_name(error))
+        logger.warning("send escaped", extra=_ids(claimed), exc_info=error)
+        return _returned(claimed, _asked(channel, claimed, result), error)
+    return _returned(claimed, _asked(channel, claimed, result))
+
+
+def ask(claimed: Claimed) -> Returned:
+    """Ask the far side about an attempt that nobody knows the end of. Never raises."""
+    try:
+        channel = route(claimed.parcel.channel).channel
+        answer = channel.lookup(claimed.parcel)
+    except BaseException as error:  # noqa: BLE001  # a poison message dies alone
+        unasked = StillInDoubt(f"look-up: {_name(error)}: {storable(error)}")
+        return _returned(claimed, unasked, error)
+    return _returned(claimed, _outcome(channel, answer))
+
+
+def _asked(channel: Channel[Any], claimed: Claimed, result: Result) -> Result:
+    """Ask once where the answer is doubt; "not there" counts only after the lease."""
+    if not isinstance(result, Unknown) or not channel.can_be_asked:
+        return result
+    if ticks() < claimed.start_before + claimed.parcel.timeout:
+        found = ask(claimed).answer.result
+        if isinstance(found, Sent):
+            return found
+    return StillInDoubt.after(result)
+
+
+def _outcome(channel: Channel[Any], answer: object) -> Outcome:
+    if isinstance(answer, Sent) and channel.wants_receipt and not answer.receipt:
+        return Unknown(
+            "The channel said it was sent, without the far side's id.",
+            code="no_receipt",
+            response_code=answer.response_code,
+            phase=answer.phase,
+        )
+    if isinstance(answer, Sent | Deferred | Refused | Unknown):
+        return answer
+    shown = storable(repr(answer), 200) if _has_repr(answer) else type(answer).__name__
+    return Unknown(f"The channel answered {shown}: no outcome.", code="no_outcome")
+
+
+def _has_repr(answer: object) -> bool:
+    return isinstance(answer, str | int | float | bool | type(None))
+
+
+def _never(error: BaseException) -> Result:
+    """Nothing was sent: the message could not be made ready."""
+    if isinstance(error, Refuse):
+        return Refused(error.reason, code=error.code or "refused")
+    if isinstance(error, Defer):
+        return Deferred(
+            error.reason,
+            retry_after=error.retry_after,
+            counts=error.counts,
+            code=error.code or "deferred",
+        )
+    if isinstance(error, UnknownChannel | ImproperlyConfigured):
+        return Deferred(storable(error), code="configuration", counts=False)
+    name = _name(error)
+    return Deferred(f"prepare: {name}: {storable(error)}", code=name)
+
+
+def _name(error: BaseException) -> str:
+    return type(error).__name__
+
+
+def _ids(claimed: Claimed) -> dict[str, Any]:
+    parcel: Parcel = claimed.parcel
+    return {
+        "delivery": str(claimed.delivery_id),
+        "chunk": claimed.chunk_id,
+        "attempt": parcel.number,
+    }
+
+
+def _returned(
+    claimed: Claimed, result: Result, escaped: BaseException | None = None
+) -> Returned:
+    answer = Answer(
+        claimed.delivery_id,
+        claimed.chunk_id,
+        claimed.parcel.number,
+        claimed.token,
+        result,
+    )
+    stops = escaped is not None and not isinstance(escaped, Exception)
+    return Returned(answer, escaped if stops else None)

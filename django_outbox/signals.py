@@ -1,0 +1,14 @@
+"""What happened, for observers: sent after commit, robustly; nothing listens to answers."""
+
+from __future__ import annotations
+
+from django.dispatch import Signal
+
+enqueued = Signal()
+"""Messages were put in. Once a transaction: `using`, `channels` (a frozenset)."""
+
+attempt_finished = Signal()
+"""An attempt has its outcome: `using`, `delivery_id`, `chunk_id`, `number`, `status`."""
+
+delivery_finished = Signal()
+"""A delivery is delivered or dropped: `using`, `delivery_id`, `status`."""
