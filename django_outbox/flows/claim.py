@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import connections
+from django.db.models import Q
 
 from django_outbox import lifecycle
 from django_outbox.channels.base import Parcel
@@ -18,10 +17,11 @@ from django_outbox.channels.registry import Route
 from django_outbox.flows.advance import Moved, move
 from django_outbox.flows.case import Case, cases, free_deliveries
 from django_outbox.flows.holds import held_channels, holds_over
+from django_outbox.flows.parcels import body_hash, parcels
 from django_outbox.flows.stopwatch import ticks
 from django_outbox.flows.terms import Terms
-from django_outbox.lifecycle import AttemptStatus, ChunkStatus
-from django_outbox.models import Attempt, Change, Chunk, Delivery
+from django_outbox.lifecycle import AttemptStatus
+from django_outbox.models import Attempt, Change, Chunk
 from django_outbox.models.dialects import insert_rows
 from django_outbox.outcomes import Phase
 
@@ -61,6 +61,11 @@ class Claimer:
     only: UUID | None = None
     """Claim of this delivery alone."""
 
+    due_by: datetime | None = None
+    """Claim only what was due at that moment, or is released below."""
+
+    released: Collection[UUID] = ()
+
 
 def claim(slots: Sequence[tuple[Route, int]], who: Claimer) -> Claim:
     """Claim what is due, in the open transaction of the caller: at most so many each."""
@@ -83,6 +88,9 @@ def _pick(channel: str, limit: int, who: Claimer) -> list[Chunk]:
     due = Chunk.objects.using(who.using).due(channel, who.now)
     if who.only:
         due = due.filter(delivery_id=who.only)
+    if who.due_by:
+        older = Q(next_attempt_at__lte=who.due_by)
+        due = due.filter(older | Q(delivery_id__in=who.released))
     skip = connections[who.using].features.has_select_for_update_skip_locked
     return list(due.select_for_update(skip_locked=skip)[:limit])
 
@@ -152,7 +160,7 @@ def begin(claimed: Sequence[Claimed], who: Claimer) -> None:
             Phase.CLAIMED,
             one.parcel.channel,
             one.parcel.idempotency_key,
-            _body_hash(one.parcel),
+            body_hash(one.parcel),
             one.token,
             who.flusher,
             who.now,
@@ -162,11 +170,6 @@ def begin(claimed: Sequence[Claimed], who: Claimer) -> None:
     ]
     if rows:
         insert_rows(Attempt, columns, rows, using=who.using)
-
-
-def _body_hash(parcel: Parcel) -> str:
-    body = [parcel.channel, parcel.destination, parcel.text, parcel.payload]
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def _stopped(case: Case, terms: Terms, now: datetime) -> str:
@@ -214,37 +217,3 @@ def _put_off(
         ]
     )
     return len(put_off)
-
-
-def parcels(
-    chunks: Iterable[Chunk], timeout: float, using: str
-) -> list[tuple[Chunk, Parcel]]:
-    """Join chunks with their deliveries into what a channel gets, as the next attempt."""
-    chunks = list(chunks)
-    deliveries = Delivery.objects.using(using).in_bulk(
-        {chunk.delivery_id for chunk in chunks}
-    )
-    return [
-        (chunk, parcel(chunk, deliveries[chunk.delivery_id], timeout))
-        for chunk in chunks
-    ]
-
-
-def parcel(chunk: Chunk, delivery: Delivery, timeout: float) -> Parcel:
-    """Make what a channel gets of a chunk, as it was read before its next attempt."""
-    return Parcel(
-        channel=delivery.channel,
-        destination=delivery.destination,
-        account=delivery.account,
-        thread=delivery.thread,
-        reply_to=delivery.reply_to,
-        text=delivery.text if chunk.text is None else chunk.text,
-        payload=delivery.payload,
-        index=chunk.index,
-        total=chunk.total,
-        delivery_id=delivery.pk,
-        idempotency_key=chunk.idempotency_key,
-        number=chunk.attempts_made + (chunk.status != ChunkStatus.SENDING),
-        timeout=timeout,
-        enqueued_at=delivery.created_at,
-    )

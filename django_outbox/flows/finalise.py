@@ -35,16 +35,20 @@ class Finalising:
     number: int
 
 
-def begin_due(at: datetime, using: str, limit: int) -> list[Finalising]:
+def begin_due(
+    at: datetime, using: str, limit: int, only: UUID | None = None
+) -> list[Finalising]:
     """Put the next calls on the ledger, in the open transaction of the caller.
 
     The next try is planned before this one starts: it may hang, or kill its process.
     """
     if conf.current().finaliser is None or limit < 1:
         return []
-    due = Delivery.objects.using(using).to_finalise(at)[:limit]
+    due = Delivery.objects.using(using).to_finalise(at)
+    if only:
+        due = due.filter(pk=only)
     rows = []
-    for pk, made in due.values_list("pk", "finalise_attempts"):
+    for pk, made in due[:limit].values_list("pk", "finalise_attempts"):
         wait = timedelta(seconds=_SCHEDULE.delay(made + 1))
         planned = at + wait if made < TRIES else None
         rows.append(((pk, made), (min(made + 1, TRIES), planned)))
@@ -112,10 +116,12 @@ def _keep_error(one: Finalising, error: BaseException, using: str) -> None:
         mine.update(finalise_error=text)
 
 
-def finalise_due(using: str, at: datetime | None = None, limit: int = 256) -> int:
-    """Finalise what is due, here and now; give how many ran to their end."""
+def finalise_due(
+    using: str, at: datetime | None = None, only: UUID | None = None
+) -> int:
+    """Finalise what is due, or of that `only`, here and now; give how many ran through."""
     moment = at or now(using)
     begun: Sequence[Finalising] = in_own_transaction(
-        using, lambda: begin_due(moment, using, limit)
+        using, lambda: begin_due(moment, using, 256, only)
     )
     return sum(finalise(one, using) is None for one in begun)

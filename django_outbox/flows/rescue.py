@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import uuid4
@@ -18,7 +18,8 @@ from django_outbox.flows.case import (
     locked_chunks,
     tries,
 )
-from django_outbox.flows.claim import Claimed, parcels
+from django_outbox.flows.claim import Claimed
+from django_outbox.flows.parcels import parcels
 from django_outbox.flows.settle import Settled, judge_of, write
 from django_outbox.flows.stopwatch import ticks
 from django_outbox.lifecycle import AttemptStatus, ChunkStatus
@@ -64,20 +65,28 @@ def expired(
 
 
 def rescue(
-    channels: Collection[str], now: datetime, using: str, limit: int = 256
+    channels: Mapping[str, int], now: datetime, using: str, limit: int = 256
 ) -> Rescued:
     """Rescue expired leases of these channels, in the open transaction of the caller.
+
+    The values of `channels` say how many of each may be asked after now.
 
     Status, token and lease are looked at again under lock: a claim that was renewed,
     settled or replaced meanwhile is left alone.
     """
     found = expired(channels, now, using, limit)
     lost = _locked(found, now, using)
-    asking = [one for one in lost if _worth_asking(one)]
-    given_up = [one for one in lost if not _worth_asking(one)]
-    settled = [_settled(one, now) for one in given_up]
+    askers = dict(channels)
+    to_ask = []
+    settled = []
+    for one in lost:
+        if not _worth_asking(one):
+            settled.append(_settled(one, now))
+        elif askers[one.case.channel] > 0:
+            askers[one.case.channel] -= 1
+            to_ask.append(one)
     write(settled, now, using)
-    return Rescued(settled, _take_to_ask(asking, now, using))
+    return Rescued(settled, _take_to_ask(to_ask, now, using))
 
 
 def _locked(

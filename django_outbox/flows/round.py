@@ -7,13 +7,14 @@ business of whoever calls it.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import DataError, IntegrityError
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError
 
 from django_outbox.channels.registry import routes
 from django_outbox.flows import events
@@ -22,11 +23,15 @@ from django_outbox.flows.claim import Claim, Claimed, Claimer, claim
 from django_outbox.flows.finalise import Finalising, begin_due
 from django_outbox.flows.rescue import Rescued, rescue
 from django_outbox.flows.settle import Settled, settle
+from django_outbox.flows.stopwatch import ticks
 from django_outbox.lifecycle import ChunkStatus
 from django_outbox.models import Chunk
-from django_outbox.models.dialects import in_own_transaction, now
+from django_outbox.models.dialects import in_own_transaction, mend, now
 
 logger = logging.getLogger("django_outbox")
+
+ASK_AT_ONCE = 256
+"""How many are asked after in one go where nobody says."""
 
 SETTLE_SECONDS = 60.0
 """How long outcomes are tried to be written before the caller hears of it."""
@@ -52,6 +57,10 @@ class Round:
     only: UUID | None = None
     """Claim of this delivery alone."""
 
+    due_by: datetime | None = None
+    """Claim only what was due then, and what that releases."""
+
+    _released: set[UUID] = field(default_factory=set, init=False)
     _unsure: Sequence[Claimed] = field(default=(), init=False)
     """Claims whose COMMIT was not answered: they are ours, or they never were."""
 
@@ -87,6 +96,7 @@ class Round:
             raise
         events.settled(turn.settled, self.using)
         events.claimed(turn.claimed)
+        self._note_released(turn)
         return replace(turn, claimed=[*confirmed, *turn.claimed])
 
     def _claim(self, slots: Mapping[str, int], moment: datetime) -> Claim:
@@ -96,31 +106,71 @@ class Round:
             for alias, limit in slots.items()
             if alias in known and not known[alias].channel.pulled
         ]
-        return claim(free, Claimer(self.using, moment, self.flusher, self.only))
+        who = Claimer(
+            self.using, moment, self.flusher, self.only, self.due_by, self._released
+        )
+        return claim(free, who)
+
+    def _note_released(self, turn: Turn) -> None:
+        """Follow what was due: the next chunk of a delivery was not, by its time."""
+        if self.due_by is None:
+            return
+        self._released |= {
+            one.case.delivery_id
+            for one in turn.settled
+            if one.status == ChunkStatus.DELIVERED
+        }
+        self._released -= {one.delivery_id for one in turn.claimed}
 
     def settle(
-        self, answers: Sequence[Answer], at: datetime | None = None
+        self,
+        answers: Sequence[Answer],
+        at: datetime | None = None,
+        *,
+        seconds: float = SETTLE_SECONDS,
     ) -> list[Settled]:
-        """Settle alone, with a longer budget; a poisonous answer does not stop the rest."""
+        """Settle alone, with a longer budget; a poisonous answer does not stop the rest.
 
+        A lost connection is replaced and the settle repeated, for up to `seconds`.
+        """
+        deadline = ticks() + seconds
+        pause = 0.05
+        while True:
+            try:
+                return self._settle(answers, at, seconds)
+            except (OperationalError, InterfaceError):
+                if ticks() + pause > deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(pause * 2, 2.0)
+            mend(self.using)
+
+    def _settle(
+        self, answers: Sequence[Answer], at: datetime | None, seconds: float
+    ) -> list[Settled]:
         def body() -> list[Settled]:
             return settle(answers, at or now(self.using), self.using)
 
         try:
-            settled = in_own_transaction(self.using, body, seconds=SETTLE_SECONDS)
+            settled = in_own_transaction(self.using, body, seconds=seconds)
         except (DataError, IntegrityError) as error:
             if len(answers) > 1:
-                return [one for a in answers for one in self.settle([a], at)]
-            return self.settle([_unwritable(answers[0], error)], at)
+                return [one for a in answers for one in self._settle([a], at, seconds)]
+            return self._settle([_unwritable(answers[0], error)], at, seconds)
         events.settled(settled, self.using)
         return settled
 
     def rescue(
         self, channels: Collection[str] | None = None, at: datetime | None = None
     ) -> Rescued:
-        """Rescue expired leases, of these channels or of all that are known here."""
-        known = routes().keys()
-        mine = known if channels is None else known & set(channels)
+        """Rescue expired leases, of these channels or of all that are known here.
+
+        Where `channels` is a mapping, its values say how many may be asked after now.
+        """
+        known = dict.fromkeys(routes(), ASK_AT_ONCE)
+        given = known if channels is None else channels
+        said = given if isinstance(given, Mapping) else {}
+        mine = {name: said.get(name, ASK_AT_ONCE) for name in given if name in known}
 
         def body() -> Rescued:
             return rescue(mine, at or now(self.using), self.using)

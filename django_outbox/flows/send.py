@@ -6,6 +6,7 @@ Runs in senders' threads: it does network I/O and never touches the outbox table
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +32,15 @@ class Returned:
     escaped: BaseException | None = None
 
 
-def send(claimed: Claimed) -> Returned:
-    """Send one parcel, once. Never raises; what escaped the channel is handed on."""
+def _unheard() -> None:
+    pass
+
+
+def send(claimed: Claimed, asking: Callable[[], None] = _unheard) -> Returned:
+    """Send one parcel, once. Never raises; what escaped the channel is handed on.
+
+    `asking` is called before the far side is asked after it.
+    """
     try:
         channel = route(claimed.parcel.channel).channel
     except (UnknownChannel, ImproperlyConfigured) as error:
@@ -48,8 +56,8 @@ def send(claimed: Claimed) -> Returned:
     except BaseException as error:  # a poison message dies alone
         result = Unknown(f"{_name(error)}: {storable(error)}", code=_name(error))
         logger.warning("send escaped", extra=_ids(claimed), exc_info=error)
-        return _returned(claimed, _asked(channel, claimed, result), error)
-    return _returned(claimed, _asked(channel, claimed, result))
+        return _returned(claimed, _asked(channel, claimed, result, asking), error)
+    return _returned(claimed, _asked(channel, claimed, result, asking))
 
 
 def ask(claimed: Claimed) -> Returned:
@@ -63,10 +71,16 @@ def ask(claimed: Claimed) -> Returned:
     return _returned(claimed, _outcome(channel, answer))
 
 
-def _asked(channel: Channel[Any], claimed: Claimed, result: Result) -> Result:
+def _asked(
+    channel: Channel[Any],
+    claimed: Claimed,
+    result: Result,
+    asking: Callable[[], None],
+) -> Result:
     """Ask once where the answer is doubt; "not there" counts only after the lease."""
     if not isinstance(result, Unknown) or not channel.can_be_asked:
         return result
+    asking()
     if ticks() < claimed.start_before + claimed.parcel.timeout:
         found = ask(claimed).answer.result
         if isinstance(found, Sent):

@@ -9,6 +9,7 @@ from django_outbox.models.dialects.statements import NOW, insert_rows, update_ro
 from django_outbox.models.dialects.transactions import (
     in_own_transaction,
     is_conflict,
+    mend,
     now,
     own_transaction,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "in_own_transaction",
     "insert_rows",
     "is_conflict",
+    "mend",
     "now",
     "own_transaction",
     "update_rows",

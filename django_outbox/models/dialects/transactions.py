@@ -107,3 +107,15 @@ def is_conflict(error: BaseException) -> bool:
     cause = error.__cause__ or error
     code = getattr(cause, "sqlstate", None) or (cause.args[:1] or [""])[0]
     return code in _CONFLICTS or "locked" in str(cause)
+
+
+def mend(using: str) -> None:
+    """Close a connection that is dead, so that the next query opens another.
+
+    Django does not reconnect by itself; in a transaction nothing is touched.
+    """
+    connection = connections[using]
+    if connection.connection is None or connection.in_atomic_block:
+        return
+    if not connection.is_usable():
+        connection.close()

@@ -1,0 +1,51 @@
+"""Make what a channel gets: one chunk of a delivery, as its next attempt."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+
+from django_outbox.channels.base import Parcel
+from django_outbox.lifecycle import ChunkStatus
+from django_outbox.models import Chunk, Delivery
+
+
+def parcels(
+    chunks: Iterable[Chunk], timeout: float, using: str
+) -> list[tuple[Chunk, Parcel]]:
+    """Join chunks with their deliveries into what a channel gets, as the next attempt."""
+    chunks = list(chunks)
+    deliveries = Delivery.objects.using(using).in_bulk(
+        {chunk.delivery_id for chunk in chunks}
+    )
+    return [
+        (chunk, parcel(chunk, deliveries[chunk.delivery_id], timeout))
+        for chunk in chunks
+    ]
+
+
+def parcel(chunk: Chunk, delivery: Delivery, timeout: float) -> Parcel:
+    """Make what a channel gets of a chunk, as it was read before its next attempt."""
+    return Parcel(
+        channel=delivery.channel,
+        destination=delivery.destination,
+        account=delivery.account,
+        thread=delivery.thread,
+        reply_to=delivery.reply_to,
+        text=delivery.text if chunk.text is None else chunk.text,
+        payload=delivery.payload,
+        index=chunk.index,
+        total=chunk.total,
+        delivery_id=delivery.pk,
+        idempotency_key=chunk.idempotency_key,
+        number=chunk.attempts_made + (chunk.status != ChunkStatus.SENDING),
+        timeout=timeout,
+        enqueued_at=delivery.created_at,
+    )
+
+
+def body_hash(parcel: Parcel) -> str:
+    """Hash what this attempt hands over, so that a person can tell two apart."""
+    body = [parcel.channel, parcel.destination, parcel.text, parcel.payload]
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,171 @@
+"""Inserts rows under keys that others may be inserting, without losing a transaction.
+
+PostgreSQL and SQLite can insert unless the key is there. On MariaDB whoever waits in an
+INSERT for a key keeps a gap lock; when the holder rolls back, all who wait want to
+insert into the gap that the others lock, and each deadlock costs a caller the whole
+transaction. So there nobody waits in an INSERT: it fails at once where the key is held.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import DatabaseError, connections, models
+
+from django_outbox.models.dialects.statements import Row, insert_rows
+
+POLL_SECONDS = 3.0
+"""How long a held key is asked for again where waiting would lock the gap (MariaDB)."""
+
+_DUPLICATE, _HELD = 1062, 1205
+_READ_BATCH = 500
+_MISSES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Keyed:
+    """Rows of one model, and what is wanted to know of each."""
+
+    model: type[models.Model]
+    columns: Sequence[str]
+    key: str
+    wanted: Sequence[str]
+    using: str
+
+    def key_of(self, row: Row) -> str:
+        return str(row[self.columns.index(self.key)])
+
+    def of(self, row: Row) -> Row:
+        return tuple(row[self.columns.index(name)] for name in self.wanted)
+
+    def insert(self, rows: Sequence[Row], **how: Any) -> None:
+        insert_rows(self.model, self.columns, rows, using=self.using, **how)
+
+    def read(self, rows: Sequence[Row]) -> dict[str, Row]:
+        """Read what is stored under the keys of these rows, without a lock."""
+        manager = self.model._base_manager.using(self.using)
+        found = {}
+        for i in range(0, len(rows), _READ_BATCH):
+            keys = [self.key_of(row) for row in rows[i : i + _READ_BATCH]]
+            stored = manager.filter(**{f"{self.key}__in": keys})
+            for key, *values in stored.values_list(self.key, *self.wanted):
+                found[key] = tuple(values)
+        return found
+
+    def read_locked(self, row: Row, lock: str) -> Row | None:
+        """Read what is committed under this row's key, whatever the snapshot shows."""
+        connection = connections[self.using]
+        fields: list[Any] = [self.model._meta.get_field(name) for name in self.wanted]
+        quote = connection.ops.quote_name
+        names = ", ".join(quote(f.column) for f in fields)
+        table, key = quote(self.model._meta.db_table), quote(self.key)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT {names} FROM {table} WHERE {key} = %s {lock}",
+                [self.key_of(row)],
+            )
+            found = cursor.fetchone()
+        if found is None:
+            return None
+        return tuple(f.to_python(v) for f, v in zip(fields, found, strict=True))
+
+    def missing(self, rows: Sequence[Row], found: dict[str, Row]) -> list[Row]:
+        return [row for row in rows if self.key_of(row) not in found]
+
+
+def insert_keyed(
+    model: type[models.Model],
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    *,
+    key: str,
+    read: Sequence[str],
+    using: str,
+) -> dict[str, Row]:
+    """Insert each row whose `key` is not there yet, in the open transaction.
+
+    Waits for a transaction that holds a key: if that one is committed its row is found,
+    if it is rolled back the key is free. `rows` are ordered by key, which no two share.
+    Returns for every key the fields `read` of what is stored under it.
+
+    Raises IntegrityError where a row breaks any other rule.
+    """
+    keyed = _Keyed(model, columns, key, read, using)
+    return _INSERT[connections[using].vendor](keyed, rows)
+
+
+def _insert_unless(keyed: _Keyed, rows: Sequence[Row]) -> dict[str, Row]:
+    """Write first: a transaction that began by reading can't write after another did."""
+    found: dict[str, Row] = {}
+    while missing := keyed.missing(rows, found):
+        keyed.insert(missing, unless=keyed.key)
+        found |= keyed.read(missing)
+    return found
+
+
+def _insert_postgresql(keyed: _Keyed, rows: Sequence[Row]) -> dict[str, Row]:
+    found = keyed.read(rows)
+    return found | _insert_unless(keyed, keyed.missing(rows, found))
+
+
+def _insert_mysql(keyed: _Keyed, rows: Sequence[Row]) -> dict[str, Row]:
+    found = keyed.read(rows)
+    missing = keyed.missing(rows, found)
+    if len(missing) > 1:
+        try:
+            keyed.insert(missing, wait=False)
+        except DatabaseError as error:
+            if _code(error) not in {_DUPLICATE, _HELD}:
+                raise
+        else:
+            return found | {keyed.key_of(row): keyed.of(row) for row in missing}
+    return found | {keyed.key_of(row): _insert_or_find(keyed, row) for row in missing}
+
+
+def _insert_or_find(keyed: _Keyed, row: Row) -> Row:
+    """Insert one row on MariaDB, or find the one that another transaction committed."""
+    deadline = time.monotonic() + POLL_SECONDS
+    patient, misses = False, 0
+    found: Row | None = None
+    while found is None:
+        try:
+            keyed.insert([row], wait=patient)
+            return keyed.of(row)
+        except DatabaseError as error:
+            code = _code(error)
+            # Never found: it is another rule that the row breaks.
+            missed = code == _DUPLICATE and misses == _MISSES
+            if code not in {_DUPLICATE, _HELD} or missed or (patient and code == _HELD):
+                raise
+        if code == _DUPLICATE:
+            misses += 1
+            found = keyed.read_locked(row, "LOCK IN SHARE MODE")
+        elif _locks_gaps(keyed.using):
+            time.sleep(random.uniform(0.001, 0.05))  # noqa: S311  # not for secrets
+            patient = time.monotonic() > deadline
+        else:
+            found = keyed.read_locked(row, "FOR UPDATE")
+    return found
+
+
+def _locks_gaps(using: str) -> bool:
+    """Whether a read that waits for a key would keep others from inserting it."""
+    with connections[using].cursor() as cursor:
+        cursor.execute("SELECT @@tx_isolation")
+        return cursor.fetchone()[0] not in {"READ-COMMITTED", "READ-UNCOMMITTED"}
+
+
+def _code(error: DatabaseError) -> object:
+    """Return MariaDB's number of the error."""
+    return error.__cause__.args[0] if error.__cause__ else None
+
+
+_INSERT = {
+    "postgresql": _insert_postgresql,
+    "mysql": _insert_mysql,
+    "sqlite": _insert_unless,
+}
