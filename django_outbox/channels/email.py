@@ -2,8 +2,8 @@
 
 Behind Django's SMTP backend every failure is told by the point that was reached. Any
 other backend (of a provider, of a project) has failures that only it understands, so each
-of its exceptions is doubt. "Sent" means that the next server took it, not that it
-arrived: bounces come later, by e-mail.
+of its exceptions is doubt; it also has to be given a timeout in its own settings. "Sent"
+means that the next server took it, not that it arrived: bounces come later, by e-mail.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Mail:
     """One e-mail and the backend that will take it."""
 
     message: EmailMessage = field(repr=False)
+    message_id: str
     backend: BaseEmailBackend = field(repr=False)
     timeout: float
 
@@ -119,13 +120,13 @@ class Email(Channel[Mail]):
             subject=self._subject,
         )
         try:
-            message.message()
+            message_id = str(message.message()["Message-ID"])
         except (ValueError, TypeError) as error:
             raise Refuse(
                 f"No e-mail can be made of it: {type(error).__name__}.",
                 code="bad_message",
             ) from error
-        return Mail(message, self._backend(), parcel.timeout)
+        return Mail(message, message_id, self._backend(), parcel.timeout)
 
     def _backend(self) -> BaseEmailBackend:
         try:
@@ -141,13 +142,13 @@ class Email(Channel[Mail]):
         backend, message = prepared.backend, prepared.message
         if smtp.speaks_smtp(backend):
             return smtp.hand_over(backend, message, prepared.timeout)
-        return _hand_to_other(backend, message)
+        return _hand_to_other(prepared)
 
 
-def _hand_to_other(backend: BaseEmailBackend, message: EmailMessage) -> Outcome:
-    name = type(backend).__module__
+def _hand_to_other(prepared: Mail) -> Outcome:
+    name = type(prepared.backend).__module__
     try:
-        count = backend.send_messages([message])
+        count = prepared.backend.send_messages([prepared.message])
     except Exception as error:  # noqa: BLE001 - whatever it is, it may have been sent
         return Unknown(
             f"{name} raised {type(error).__name__}; how far it got, only it knows.",
@@ -157,7 +158,7 @@ def _hand_to_other(backend: BaseEmailBackend, message: EmailMessage) -> Outcome:
         return Unknown(
             f"{name} says that it sent nothing, and not why.", code="mailer_sent_none"
         )
-    return Sent(message.extra_headers["Message-ID"])
+    return Sent(prepared.message_id)
 
 
 def _mailer_exists(alias: str) -> bool:

@@ -1,11 +1,13 @@
 """Sends one POST, once, and knows whether it certainly did not leave, left, or may have.
 
 Built on the standard library's `http.client`, whose connect, request and answer are
-separate calls, so that the stage of a failure is the call that raised. It cost 85
-microseconds of CPU a send where urllib3's subclass of it cost 145, whose own part,
-connecting, is ours anyway: the address is checked there. A fresh connection each time,
-since an idle one that the far side has closed gives doubt where there was none. Never a
-redirect, a proxy from the environment, or a second try.
+separate calls, so that the stage of a failure is the call that raised. urllib3's subclass
+of it adds typed errors of connecting, but that part is ours: the address is checked there
+and the deadline begins. On loopback a send takes 200 microseconds of CPU with all checks;
+the bare library takes 150, urllib3's connection 210.
+
+A fresh connection each time, since an idle one that the far side has closed gives doubt
+where there was none. Never a redirect, a proxy from the environment, or a second try.
 """
 
 from __future__ import annotations
@@ -181,14 +183,11 @@ def _headers(target: Target, headers: Mapping[str, str]) -> dict[str, str]:
 
 def _not_written(target: Target, error: Exception) -> NotConnected:
     if isinstance(error, TimeoutError):
-        return NotConnected(
-            f"{target.origin}: no time was left to send in.", "connect_timeout"
-        )
+        return NotConnected(f"{target.origin}: no time was left.", "connect_timeout")
     return NotConnected(
         f"{target.origin}: a header of the request is not allowed in HTTP.",
         "bad_header",
         permanent=True,
-        phase=Phase.CONNECTING,
     )
 
 

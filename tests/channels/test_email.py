@@ -26,6 +26,11 @@ def email(**options: Any) -> Email:
     return Email("email", **{"domain": "shop.example", **options})
 
 
+@pytest.fixture(autouse=True)
+def _in_memory(mailer: Callable[..., None]) -> None:
+    mailer(LOCMEM)
+
+
 # --- what arrives
 
 
@@ -316,6 +321,15 @@ def test_any_backend_will_do(parcel: Make, mailer: Callable[..., None]) -> None:
 
     assert Sent(MESSAGE_ID) == found
     assert [["ann@example.com"]] == [message.to for message in mail.outbox]
+
+
+def test_an_identity_of_its_own_is_the_receipt(parcel: Make) -> None:
+    """A Message-ID of the payload is told, however its name is spelled."""
+    channel, headers = email(), {"message-id": "<mine@x.example>"}
+
+    found = channel.send(channel.prepare(parcel(payload={"headers": headers})))
+
+    assert Sent("<mine@x.example>") == found
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from django_outbox.channels import address
-from django_outbox.channels.address import Guard
+from django_outbox.channels import address, http
+from django_outbox.channels.address import Guard, Target
+from django_outbox.channels.dial import Deadline
 from django_outbox.channels.http import Answer, Lost, NotConnected, Result, post
 from django_outbox.outcomes import (
     Deferred,
@@ -27,6 +29,7 @@ from tests.receivers import (
     LOOPBACK,
     Act,
     HTTPReceiver,
+    Peer,
     answer,
     closed_port,
     deafness,
@@ -182,11 +185,42 @@ def test_a_certificate_of_another_name_is_not_sent(certificates: Certificates) -
 
 def test_a_server_that_speaks_no_tls_is_not_sent() -> None:
     """What answers in the clear on an https port never gets the request."""
-    with HTTPReceiver(reply(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as receiver:
-        found = send(f"https://{LOOPBACK}:{receiver.port}/", timeout=SHORT)
+
+    def in_the_clear(peer: Peer) -> None:
+        peer.read()
+        peer.send(head(400))
+
+    with HTTPReceiver(in_the_clear) as receiver:
+        found = send(f"https://{LOOPBACK}:{receiver.port}/")
 
     assert isinstance(found, NotConnected)
-    assert [] == receiver.requests
+    assert "tls" == found.code
+    assert "TLS failed" in found.reason
+
+
+def test_a_name_without_addresses_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong in any other way before there is a connection is not doubt."""
+    monkeypatch.setattr(socket, "getaddrinfo", resolver([]))
+
+    found = send("https://partner.example/")
+
+    assert isinstance(found, NotConnected)
+    assert "connect_failed" == found.code
+
+
+def test_a_deadline_that_is_over_sends_nothing() -> None:
+    """Connected in the last moment: not a byte is written, so it is not doubt."""
+    ours, theirs = socket.socketpair()
+    wire = http._Wire(ours, Deadline(0))
+    target = Target.parse("https://partner.example/")
+    with closing(wire), theirs:
+        found = http._exchange(target, wire, b"{}", {})
+        ours.close()
+        received = theirs.recv(100)
+
+    assert isinstance(found, NotConnected)
+    assert "connect_timeout" == found.code
+    assert b"" == received
 
 
 def test_a_tls_handshake_that_hangs_is_not_sent() -> None:
@@ -259,6 +293,24 @@ def test_a_request_without_an_answer_is_lost(act: Act, code: str) -> None:
     assert Phase.AWAITING == found.outcome().phase
     assert 1 == receiver.connections
     assert time.monotonic() - began < SHORT + PATIENCE
+
+
+def test_a_connection_that_breaks_within_tls_is_lost(
+    certificates: Certificates,
+) -> None:
+    """After the request it is doubt, whichever layer gives up."""
+
+    def breaks(peer: Peer) -> None:
+        peer.request()
+        with socket.socket(fileno=peer.sock.detach()) as bare:
+            bare.sendall(b"this is not TLS")
+
+    with HTTPReceiver(breaks, tls=certificates.server) as receiver:
+        guard = Guard(hosts=frozenset({"localhost"}), tls=certificates.client)
+        found = send(receiver.url, guard=guard)
+
+    assert isinstance(found, Lost)
+    assert "lost" == found.code
 
 
 def test_a_body_that_is_not_taken_is_lost() -> None:
@@ -516,6 +568,41 @@ def test_the_reason_is_ours() -> None:
 def test_a_receipt_can_be_stored_and_read(receipt: str, kept: str) -> None:
     """What no database or page can show is no receipt."""
     assert kept == Answer(200, {}, b"", "https://x.example").sent(receipt).receipt
+
+
+@pytest.mark.parametrize(
+    ("act", "kind"),
+    [
+        (answer(201, b'{"id": "sm-1"}'), Sent),
+        (answer(201, b"{}"), Unknown),
+        (answer(429), Deferred),
+        (answer(404), Refused),
+        (answer(500), Unknown),
+        (reply(), Unknown),
+    ],
+)
+def test_a_channel_matches_results_by_status_and_body(
+    act: Act, kind: type[Outcome]
+) -> None:
+    """A provider's own table is a `match` over the three results."""
+
+    def table(found: Result) -> Outcome:
+        match found:
+            case Answer(status=201, json={"id": str(receipt)}):
+                return found.sent(receipt)
+            case Answer(status=429):
+                return found.deferred(scope=Scope.ACCOUNT, counts=False)
+            case Answer(status=status) if 400 <= status < 500:
+                return found.refused()
+            case NotConnected():
+                return found.deferred()
+            case _:
+                return found.unknown()
+
+    with HTTPReceiver(act) as receiver:
+        found = table(send(receiver.url))
+
+    assert kind is type(found)
 
 
 def test_each_result_can_be_any_fitting_outcome() -> None:

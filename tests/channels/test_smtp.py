@@ -250,6 +250,24 @@ def test_a_backend_made_from_djangos_has_stages_too(send: Send) -> None:
     assert "yes" == letter.message["X-Signed"]
 
 
+class Choosy(EmailBackend):
+    """A project's own kind that refuses some messages by itself."""
+
+    def _send(self, email_message: Any) -> Any:
+        raise ValueError("token=s3cret")
+
+
+def test_an_error_of_our_own_before_the_body_is_final(send: Send) -> None:
+    """What cannot be put into SMTP was not sent, and would fail again."""
+    with MailReceiver() as receiver:
+        found = send(receiver.port, backend=f"{__name__}.Choosy")
+
+    assert isinstance(found, Refused)
+    assert "smtp_message" == found.code
+    assert "s3cret" not in found.reason
+    assert [] == receiver.letters
+
+
 def test_a_connection_is_used_for_one_message(send: Send) -> None:
     """No connection is kept: each send opens and closes its own."""
     with MailReceiver() as receiver:
