@@ -108,7 +108,7 @@ class Channel(ABC, Generic[P]):
     def option_error(self, option: str, problem: str, hint: str) -> CheckMessage:
         """Return what `check` says of one option; never its value, which may be secret."""
         return Error(
-            f"Channel {self.alias!r}: the option {option!r} {problem}",
+            f"Channel {self.alias!r}, OPTIONS[{option!r}]: {problem}",
             hint=hint,
             obj=type(self),
             id="outbox.E014",

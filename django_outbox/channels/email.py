@@ -70,7 +70,7 @@ class Email(Channel[Mail]):
             faults.append(
                 self.option_error(
                     "domain",
-                    f"is {self._domain!r}, which no Message-ID can end with.",
+                    f"no Message-ID can end with {self._domain!r}.",
                     "Give a domain of yours, like 'example.com'.",
                 )
             )
@@ -78,7 +78,7 @@ class Email(Channel[Mail]):
             faults.append(
                 self.option_error(
                     "mailer",
-                    f"is {self._mailer!r}, which is not configured.",
+                    f"{self._mailer!r} is not configured.",
                     "Name an alias of MAILERS, or 'default'.",
                 )
             )
@@ -87,7 +87,7 @@ class Email(Channel[Mail]):
             ("subject", self._subject),
         ):
             faults += [
-                self.option_error(option, "is wrong.", problem)
+                self.option_error(option, problem, "Correct it, or leave it out.")
                 for problem in letter.payload_faults({option: value})
             ]
         return faults

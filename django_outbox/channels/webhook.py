@@ -97,22 +97,24 @@ class Webhook(Channel[Request]):
     @cached_property
     def _keys(self) -> list[bytes]:
         if isinstance(self._secrets, str) or not self._secrets:
-            raise ValueError("is not a list of one secret or more")
+            raise ValueError("this is not a list of one secret or more")
         return [signing.key(secret) for secret in self._secrets]
 
     @cached_property
     def _guard(self) -> Guard:
         if isinstance(self._allow_private, str):
-            raise TypeError("is a text, not a list of networks and host names")
+            raise TypeError("this is a text, not a list of networks and host names")
         return Guard.allowing(self._allow_private, allow_http=self._allow_http)
 
     @cached_property
     def _extra(self) -> dict[str, str]:
         for name, value in self._headers.items():
             if not _HEADER_NAME.fullmatch(name) or name.lower() in _OURS:
-                raise ValueError(f"names {name!r}, which is malformed, or ours to send")
+                raise ValueError(f"the name {name!r} is malformed, or ours to send")
             if not _HEADER_VALUE.fullmatch(value):
-                raise ValueError(f"has a value for {name!r} that no header may have")
+                raise ValueError(
+                    f"the value of {name!r} is none that a header may have"
+                )
         return self._headers
 
     def check(self) -> list[CheckMessage]:

@@ -223,7 +223,7 @@ def test_wrong_options_are_found_before_a_message_is(
     with pytest.raises(Defer) as caught:
         channel.prepare(parcel())
 
-    assert f"the option '{option}'" in fault.msg
+    assert f"OPTIONS['{option}']" in fault.msg
     assert "s3cret" not in fault.msg
     assert fault.hint
     assert (False, "options") == (caught.value.counts, caught.value.code)
