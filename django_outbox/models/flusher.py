@@ -33,4 +33,4 @@ class Flusher(models.Model):
         default_permissions = ("view",)
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.pid}"
+        return f"{self.host}:{self.pid}" if self.pid else self.host
