@@ -6,7 +6,7 @@ with the delivery locked before its chunks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -48,7 +48,9 @@ def move(moved: Sequence[Moved], now: datetime, using: str) -> list[Moved]:
     through = Chunk.objects.using(using).move([one.change for one in moved])
     done = [one for one in moved if one.case.id in through]
     _release(done, now, using)
-    drop_behind([one for one in done if one.status == DeliveryStatus.DROPPED], using)
+    dropped = [one for one in done if one.status == DeliveryStatus.DROPPED]
+    codes = {one.case.delivery_id: one.change.after.error_code for one in dropped}
+    drop_behind(codes, using)
     _write_deliveries(done, now, using)
     return done
 
@@ -73,9 +75,11 @@ def _release(moved: Sequence[Moved], now: datetime, using: str) -> None:
     )
 
 
-def drop_behind(moved: Sequence[Moved], using: str) -> None:
-    """Drop what waits behind these heads: nothing behind a dropped chunk can go."""
-    codes = {one.case.delivery_id: one.change.after.error_code for one in moved}
+def drop_behind(codes: Mapping[UUID, str], using: str) -> None:
+    """Drop what is pending in these deliveries, each under its code.
+
+    Nothing behind a head that is dropped, or is in the air and cancelled, can go.
+    """
     chunks = Chunk.objects.using(using).filter(
         delivery_id__in=codes, status=ChunkStatus.PENDING
     )

@@ -12,6 +12,9 @@ from django_outbox.flows.case import Case
 from django_outbox.models import Hold
 from django_outbox.outcomes import Scope
 
+HELD = "held"
+"""The code of what a claim put off because of a hold, so that a release finds it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -38,8 +41,11 @@ class Held:
         )
 
 
-def hold(held: Held, now: datetime, using: str) -> None:
-    """Write a hold; one that is there already is only ever lengthened."""
+def hold(held: Held, now: datetime, using: str) -> bool:
+    """Write a hold; one that is there already is only ever lengthened.
+
+    False: it was left as it is.
+    """
     rows = Hold.objects.using(using).select_for_update()
     row, created = rows.get_or_create(
         scope=held.scope.value,
@@ -57,10 +63,11 @@ def hold(held: Held, now: datetime, using: str) -> None:
     live = row.until is None or row.until > now
     longer = held.until is None or (row.until is not None and row.until < held.until)
     if created or (live and not longer):
-        return
+        return bool(created)
     row.until, row.code, row.reason = held.until, held.code, held.reason
     row.by, row.created_at = held.by, now
     row.save(using=using)
+    return True
 
 
 @dataclass(frozen=True, slots=True)
