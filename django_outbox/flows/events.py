@@ -70,5 +70,7 @@ def _signal(one: Settled, using: str) -> None:
 
 def _log(event: str, delivery: Any, chunk: int, attempt: int) -> None:
     level = logging.WARNING if event in _WARN else logging.INFO
-    extra = {"delivery": str(delivery), "chunk": chunk, "attempt": attempt}
-    logger.log(level, event, extra=extra)
+    ids = {"delivery": str(delivery), "chunk": chunk, "attempt": attempt}
+    words = "%s delivery=%s chunk=%s attempt=%s"
+    extra = {"event": event, **ids}
+    logger.log(level, words, event, *ids.values(), extra=extra)
