@@ -224,6 +224,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='chunk',
+            constraint=models.CheckConstraint(condition=models.Q(('next_attempt_at__isnull', False), models.Q(('status__in', ['pending', 'retry']), _negated=True), models.Q(('index__gt', 0), ('status', 'pending')), _connector='OR'), name='outbox_chunk_head'),
+        ),
+        migrations.AddConstraint(
+            model_name='chunk',
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('claim_token__isnull', False), ('status__in', ['sending'])), models.Q(models.Q(('claim_token__isnull', False), _negated=True), models.Q(('status__in', ['sending']), _negated=True)), _connector='OR'), name='outbox_chunk_token'),
         ),
         migrations.AddConstraint(

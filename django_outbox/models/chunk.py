@@ -98,6 +98,11 @@ class ChunkQuerySet(models.QuerySet["Chunk"]):
             _refuse("bulk_update()")
         return super().bulk_update(objs, fields, batch_size)
 
+    def bulk_create(self, objs: Iterable[Chunk], *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("update_conflicts"):
+            _refuse("bulk_create(update_conflicts=True)")
+        return super().bulk_create(objs, *args, **kwargs)
+
 
 class Chunk(models.Model):
     delivery = models.ForeignKey(
@@ -165,6 +170,12 @@ class Chunk(models.Model):
                 name="outbox_chunk_turn",
             ),
             models.CheckConstraint(
+                condition=models.Q(next_attempt_at__isnull=False)
+                | ~models.Q(status__in=sorted(lifecycle.WAITS_ITS_TURN))
+                | models.Q(status=ChunkStatus.PENDING, index__gt=0),
+                name="outbox_chunk_head",
+            ),
+            models.CheckConstraint(
                 condition=iff(
                     models.Q(claim_token__isnull=False),
                     models.Q(status__in=sorted(lifecycle.IN_FLIGHT)),
@@ -206,7 +217,9 @@ class Chunk(models.Model):
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         written = kwargs.get("update_fields")
-        if not self._state.adding and (written is None or "status" in written):
+        if self._state.adding and written is None:
+            kwargs["force_insert"] = True  # else one with a key is an UPDATE
+        elif written is None or "status" in written:
             _refuse("save()")
         super().save(*args, **kwargs)
 
