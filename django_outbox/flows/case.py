@@ -11,7 +11,12 @@ from uuid import UUID
 from django.db import connections
 from django.db.models import Q
 
-from django_outbox.lifecycle import AttemptStatus, ChunkState, DeliveryStatus
+from django_outbox.lifecycle import (
+    DELIVERY_FINISHED,
+    AttemptStatus,
+    ChunkState,
+    DeliveryStatus,
+)
 from django_outbox.models import Attempt, Chunk, Delivery
 
 _DELIVERY = (
@@ -37,6 +42,8 @@ class Try:
     began_at: datetime
     asked: int
     receipt: str
+    token: str
+    """The claim it is held under: the first one's, or rescue's that asks about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +78,27 @@ class Case:
 
 
 def lock_deliveries(ids: Collection[UUID], using: str) -> None:
-    """Lock these deliveries, in id order: before their chunks, everywhere."""
-    locked = Delivery.objects.using(using).filter(pk__in=ids).order_by("pk")
-    list(locked.select_for_update().values_list("pk"))
+    """Lock these deliveries, in id order: before their chunks, everywhere.
+
+    What is finished moves no more and is not waited for: its finaliser, which may hang,
+    holds the row.
+    """
+    rows = Delivery.objects.using(using).filter(pk__in=ids).order_by("pk")
+    rows = rows.exclude(status__in=DELIVERY_FINISHED)
+    list(rows.select_for_update(no_key=_no_key(using)).values_list("pk"))
 
 
 def free_deliveries(ids: Collection[UUID], using: str) -> set[UUID]:
     """Lock those of these deliveries that nobody else has; wait for none."""
-    free = Delivery.objects.using(using).filter(pk__in=ids).order_by("pk")
+    rows = Delivery.objects.using(using).filter(pk__in=ids).order_by("pk")
     skip = connections[using].features.has_select_for_update_skip_locked
-    return set(free.select_for_update(skip_locked=skip).values_list("pk", flat=True))
+    locked = rows.select_for_update(skip_locked=skip, no_key=_no_key(using))
+    return set(locked.values_list("pk", flat=True))
+
+
+def _no_key(using: str) -> bool:
+    """Say whether a lock can let others' foreign keys to the row pass."""
+    return bool(connections[using].features.has_select_for_no_key_update)
 
 
 def cases(chunks: Iterable[Chunk], using: str) -> list[Case]:
@@ -141,9 +159,10 @@ def tries(numbers: dict[int, set[int]], using: str) -> dict[int, list[Try]]:
         "began_at",
         "asked",
         "receipt",
+        "claim_token",
     ):
-        chunk, number, status, key, began_at, asked, receipt = row
+        chunk, number, status, key, began_at, asked, receipt, token = row
         found[chunk].append(
-            Try(number, AttemptStatus(status), key, began_at, asked, receipt)
+            Try(number, AttemptStatus(status), key, began_at, asked, receipt, token)
         )
     return found

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Q
 
 from django_outbox.errors import UnknownChannel
 from django_outbox.flows.advance import Moved, move
-from django_outbox.flows.answers import Answer, Result
+from django_outbox.flows.answers import Answer, NeverSent, Result
 from django_outbox.flows.case import (
     Case,
     Try,
@@ -21,17 +20,15 @@ from django_outbox.flows.case import (
     locked_chunks,
     tries,
 )
+from django_outbox.flows.cleaning import cleaned
 from django_outbox.flows.ending import Ending
 from django_outbox.flows.holds import Held, hold
 from django_outbox.flows.terms import Terms, terms_of
-from django_outbox.flows.text import CODE_LENGTH, KEY_LENGTH, storable
 from django_outbox.flows.verdict import Judge
 from django_outbox.lifecycle import AttemptStatus, ChunkStatus, DeliveryStatus
 from django_outbox.models import Attempt
 from django_outbox.models.dialects import update_rows
 from django_outbox.outcomes import Phase, Scope
-
-_LENGTHS = {"receipt": KEY_LENGTH, "code": CODE_LENGTH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +83,7 @@ def _settle(answers: Sequence[Answer], now: datetime, using: str) -> list[Settle
     known = tries({a.chunk_id: {a.number} for a in answers}, using)
     settled = []
     for answer in answers:
-        attempt = _find(known[answer.chunk_id], answer.number)
+        attempt = _find(known[answer.chunk_id], answer)
         if answer.chunk_id not in found or attempt is None:
             continue
         clean = replace(answer, result=cleaned(answer.result))
@@ -122,18 +119,16 @@ def _terms(channel: str) -> Terms:
         return Terms.without_channel()
 
 
-def _find(known: Sequence[Try], number: int) -> Try | None:
-    return next((one for one in known if one.number == number), None)
+def _find(known: Sequence[Try], answer: Answer) -> Try | None:
+    """Find the attempt that this answers.
 
-
-def cleaned(result: Result) -> Result:
-    """Make every text of it storable."""
-    texts: dict[str, Any] = {}
-    for field in fields(result):
-        value = getattr(result, field.name)
-        if field.name in {"receipt", "reason", "code"}:
-            texts[field.name] = storable(value, _LENGTHS.get(field.name, 4_000))
-    return replace(result, **texts)
+    One that was handed back is gone and its number another's: where that is written
+    again, since its COMMIT was not answered, only the token tells the two apart.
+    """
+    found = next((one for one in known if one.number == answer.number), None)
+    if found and isinstance(answer.result, NeverSent) and found.token != answer.token:
+        return None
+    return found
 
 
 def write(settled: Sequence[Settled], now: datetime, using: str) -> None:

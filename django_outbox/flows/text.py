@@ -23,7 +23,7 @@ def storable(text: object, length: int = ERROR_LENGTH) -> str:
     """
     try:
         found = str(text)
-    except Exception as error:  # noqa: BLE001  # whatever a stranger's __str__ raises
+    except BaseException as error:  # noqa: BLE001  # whatever a stranger's __str__ raises
         found = f"<{type(text).__name__} that raises {type(error).__name__}>"
     found = _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", found[: length + 1])
     if len(found) > length:

@@ -46,12 +46,12 @@ class Judge:
     def in_hand(self) -> Ending:
         """Rows 5 to 11, 13 and 15: the claim still holds."""
         if not isinstance(self.result, Sent):
-            for known in (self.attempt, *self.others):
+            for known in self.others:
                 if known.status == AttemptStatus.SENT:
                     return self.delivered(known.receipt)
-        return self._by_result()
+        return self.by_result()
 
-    def _by_result(self) -> Ending:
+    def by_result(self) -> Ending:
         match self.result:
             case Sent(receipt):
                 return self.delivered(receipt)
@@ -73,70 +73,87 @@ class Judge:
         result = self.result
         if isinstance(result, NeverSent):
             result = Deferred("The send never began.", code="never_sent", counts=False)
-        news = self.attempt.status in {AttemptStatus.PENDING, AttemptStatus.UNKNOWN}
-        if not news or not isinstance(result, Sent | Deferred | Refused):
+        if not self._is_news(result):
             return Ending()
+        judge = replace(self, result=result)
         own = replace(of_attempt(result), late=True)
-        if self.attempt.key != self.case.state.idempotency_key:
+        state = self.case.state
+        if self.attempt.key != state.idempotency_key:
             return own
-        judge = replace(self, result=result, moves=_LATE)
+        if self._is_asked_about:
+            return replace(judge.in_hand(), late=True)
+        judge = replace(judge, moves=_LATE)
         if isinstance(result, Sent):
             return judge.late_sent(result, own)
-        return judge.late_not_sent(result, own)
+        return judge.late_not_sent(own)
+
+    def _is_news(self, result: Result) -> bool:
+        """Whether it is a certain answer that this attempt has not had yet."""
+        known = self.attempt.status
+        if isinstance(result, Sent):
+            return known != AttemptStatus.SENT
+        certain = isinstance(result, Deferred | Refused | Suppressed)
+        return certain and known in {AttemptStatus.PENDING, AttemptStatus.UNKNOWN}
+
+    @property
+    def _is_asked_about(self) -> bool:
+        """Whether rescue took this very attempt over to ask what it answers now.
+
+        Nobody would look for an attempt that has its outcome: it settles its chunk here.
+        """
+        sending = self.case.state.status == ChunkStatus.SENDING
+        return sending and self.attempt.status == AttemptStatus.PENDING
 
     def late_sent(self, outcome: Sent, own: Ending) -> Ending:
         """Lift the doubt, or a retry that has not begun: it was accepted."""
-        state = self.case.state
-        if state.status not in lifecycle.LATE_DELIVER.sources:
+        if self.case.state.status not in lifecycle.LATE_DELIVER.sources:
             return own
-        after_flight = max(filter(None, [self.now, state.lease_expires_at]))
         ending = self.delivered(outcome.receipt)
-        return replace(ending, late=True, release_at=after_flight)
+        return replace(ending, late=True, release_at=self._after_flight)
 
-    def late_not_sent(self, outcome: Deferred | Refused, own: Ending) -> Ending:
+    def late_not_sent(self, own: Ending) -> Ending:
         """Take one doubt away: without any, an unknown chunk is decided."""
         state = self.case.state
-        if state.in_doubt_since is None:
+        since = state.in_doubt_since
+        if since is None or self.attempt.began_at < since:
             return own
         doubts = [t.began_at for t in self.others if t.status == AttemptStatus.UNKNOWN]
         if state.status != ChunkStatus.UNKNOWN or doubts:
-            return replace(own, change=self._redoubted(min(doubts, default=None)))
+            return replace(own, change=self._redoubted(since, doubts))
         settled = replace(self.case, state=replace(state, in_doubt_since=None))
-        judge = replace(self, case=settled)
-        if isinstance(outcome, Deferred):
-            ending = judge.deferred(outcome)
-        else:
-            ending = judge.refused(outcome)
+        ending = replace(self, case=settled).by_result()
         # The guard is what is really stored.
         change = ending.change and replace(ending.change, before=state)
         return replace(ending, change=change, late=True)
 
     def delivered(self, receipt: str) -> Ending:
         """Row 6: it was accepted, now or by an attempt before this one."""
-        unsent = isinstance(self.result, NeverSent)
+        result = self.result
         change = self._change(
             ChunkStatus.DELIVERED,
-            attempts_made=self.case.state.attempts_made - unsent,
+            attempts_made=self.case.state.attempts_made - isinstance(result, NeverSent),
             receipt=receipt,
             last_error="",
             error_code="",
         )
-        own = Ending() if self._known_sent else of_attempt(self.result)
-        return replace(own, change=change, release_at=self.now)
+        release_at = self.now
+        if isinstance(result, Unknown | StillInDoubt):
+            result = Unknown(result.reason, code=result.code)
+            release_at = self._after_flight
+        return replace(of_attempt(result), change=change, release_at=release_at)
 
     def deferred(self, outcome: Deferred) -> Ending:
         """Rows 7 to 9: not accepted, to be tried again while the budget lasts."""
         state, terms = self.case.state, self.terms
-        ended = self.case.ended(self.now)
-        if ended:
-            return self._ended(ChunkStatus.DROPPED, outcome.reason, ended)
         counts = outcome.counts or terms.given_up(self.case.created_at, self.now)
         allowed = state.attempts_allowed + (not counts)
         tries = state.attempts_made - (allowed - self.case.budget)
         due = self.now + timedelta(seconds=terms.wait(tries, outcome.retry_after))
         held = None if outcome.scope is Scope.MESSAGE else (due,)
-        if state.attempts_made >= allowed:
-            ending = self._ended(ChunkStatus.FAILED, outcome.reason, outcome.code)
+        ended = self.case.ended(self.now)
+        if ended or state.attempts_made >= allowed:
+            target = ChunkStatus.DROPPED if ended else ChunkStatus.FAILED
+            ending = self._ended(target, outcome.reason, ended or outcome.code)
             return replace(ending, held_until=held)
         change = self._change(
             ChunkStatus.RETRY,
@@ -167,7 +184,7 @@ class Judge:
             target = ChunkStatus.RETRY
             tries = state.attempts_made - (state.attempts_allowed - self.case.budget)
             due = self.now + timedelta(seconds=self.terms.wait(tries, None))
-            values["next_attempt_at"] = max(filter(None, [due, state.lease_expires_at]))
+            values["next_attempt_at"] = max(due, self._after_flight)
         change = self._change(target, **values)
         return replace(of_attempt(self.result), change=change)
 
@@ -175,6 +192,7 @@ class Judge:
         state = self.case.state
         return (
             not self.case.ledger_only
+            and not self.terms.can_be_asked
             and not self.case.ended(self.now)
             and state.attempts_made < state.attempts_allowed
             and self.terms.may_resend(since, self.now)
@@ -200,13 +218,16 @@ class Judge:
         )
         return replace(of_attempt(self.result), change=change)
 
-    def _redoubted(self, oldest: datetime | None) -> Change:
+    def _redoubted(self, since: datetime, doubts: Sequence[datetime]) -> Change:
+        """Let the oldest doubt that is left count; those decided before don't again."""
         state = self.case.state
+        left = [began_at for began_at in doubts if began_at >= since]
+        stays = since if state.status == ChunkStatus.UNKNOWN else None
         return Change.of(
             self.case.id,
             lifecycle.REDOUBT,
             state,
-            in_doubt_since=oldest,
+            in_doubt_since=min(left, default=stays),
             next_attempt_at=state.next_attempt_at,
         )
 
@@ -214,6 +235,6 @@ class Judge:
         return Change.of(self.case.id, self.moves[target], self.case.state, **values)
 
     @property
-    def _known_sent(self) -> bool:
-        """Whether this very attempt is already on the ledger as sent."""
-        return self.attempt.status == AttemptStatus.SENT
+    def _after_flight(self) -> datetime:
+        """When a request in doubt can no longer be accepted: what follows waits so long."""
+        return max(filter(None, [self.now, self.case.state.lease_expires_at]))

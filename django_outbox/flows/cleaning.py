@@ -1,0 +1,62 @@
+"""Make an answer storable, whatever a channel put into it: anybody's code wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
+
+from django_outbox.flows.answers import Result
+from django_outbox.flows.text import CODE_LENGTH, KEY_LENGTH, storable
+from django_outbox.outcomes import Phase, Scope
+
+_INTEGERS = range(-(2**31), 2**31)
+"""What an integer column holds."""
+
+
+def cleaned(result: Result) -> Result:
+    """Give the same result with every field of its type and fit for its column."""
+    values = {field.name: getattr(result, field.name) for field in fields(result)}
+    return replace(
+        result,
+        **{
+            name: clean(values[name])
+            for name, clean in _CLEAN.items()
+            if name in values
+        },
+    )
+
+
+def _text(value: Any, length: int) -> str:
+    return "" if value is None else storable(value, length)
+
+
+def _seconds(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _response_code(value: Any) -> int | None:
+    return int(value) if isinstance(value, int) and value in _INTEGERS else None
+
+
+def _scope(value: Any) -> Scope:
+    return value if isinstance(value, Scope) else Scope.MESSAGE
+
+
+def _phase(value: Any) -> Phase:
+    return value if isinstance(value, Phase) else Phase.UNTOLD
+
+
+_CLEAN: dict[str, Callable[[Any], Any]] = {
+    "receipt": partial(_text, length=KEY_LENGTH),
+    "code": partial(_text, length=CODE_LENGTH),
+    "reason": storable,
+    "retry_after": _seconds,
+    "response_code": _response_code,
+    "scope": _scope,
+    "phase": _phase,
+}
