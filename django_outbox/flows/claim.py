@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,7 +17,7 @@ from django_outbox.channels.base import Parcel
 from django_outbox.channels.registry import Route
 from django_outbox.flows.advance import Moved, move
 from django_outbox.flows.case import Case, cases, free_deliveries
-from django_outbox.flows.holds import held_channels, holds_over
+from django_outbox.flows.holds import HELD, held_channels, holds_over
 from django_outbox.flows.parcels import body_hash, parcels
 from django_outbox.flows.stopwatch import ticks
 from django_outbox.flows.terms import Terms
@@ -66,18 +67,24 @@ class Claimer:
 
     released: Collection[UUID] = ()
 
+    most: float = math.inf
+    """How many in all, whatever the slots."""
+
+    started: float = field(default_factory=ticks)
+    """By `stopwatch.ticks`, taken before `now` was read: the leases begin then."""
+
 
 def claim(slots: Sequence[tuple[Route, int]], who: Claimer) -> Claim:
     """Claim what is due, in the open transaction of the caller: at most so many each."""
-    started = ticks()
     held = held_channels([way.alias for way, _limit in slots], who.now, who.using)
     claimed: list[Claimed] = []
     more = False
-    for way, limit in slots:
+    for way, free in slots:
+        limit = int(min(free, who.most - len(claimed)))
         if limit < 1 or way.alias in held:
             continue
         chunks = _pick(way.alias, limit, who)
-        taken, moved = _take(chunks, way, started, who)
+        taken, moved = _take(chunks, way, who)
         claimed += taken
         more |= len(chunks) == limit and moved > 0
     return Claim(claimed, more)
@@ -95,9 +102,7 @@ def _pick(channel: str, limit: int, who: Claimer) -> list[Chunk]:
     return list(due.select_for_update(skip_locked=skip)[:limit])
 
 
-def _take(
-    chunks: list[Chunk], way: Route, started: float, who: Claimer
-) -> tuple[list[Claimed], int]:
+def _take(chunks: list[Chunk], way: Route, who: Claimer) -> tuple[list[Claimed], int]:
     """Claim what may be claimed of these, and say how many are out of the way now."""
     found = cases(chunks, who.using)
     terms = Terms.of(way)
@@ -124,7 +129,7 @@ def _take(
         ]
     )
     by_id = {chunk.pk: chunk for chunk in chunks if chunk.pk in taken}
-    start_before = started + way.lease.total_seconds() - way.timeout
+    start_before = who.started + way.lease.total_seconds() - way.timeout
     claimed = [
         Claimed(parcel, chunk.delivery_id, chunk.pk, token, start_before, way.lease)
         for chunk, parcel in parcels(by_id.values(), way.timeout, who.using)
@@ -212,6 +217,7 @@ def _put_off(
                 lifecycle.RESCHEDULE,
                 case.state,
                 next_attempt_at=min(until[case.id], recheck),
+                error_code=HELD,
             )
             for case in held
         ]

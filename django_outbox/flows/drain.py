@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +10,7 @@ from datetime import datetime
 from django_outbox.channels.registry import routes
 from django_outbox.flows.answers import Answer
 from django_outbox.flows.finalise import finalise
-from django_outbox.flows.round import Round
+from django_outbox.flows.round import Round, Turn
 from django_outbox.flows.send import Returned, ask, send
 from django_outbox.flows.settle import Settled
 
@@ -42,9 +43,9 @@ def drain(
     answers = [_take(ask(one), rounds, at) for one in rescued.to_ask]
     known = [alias for alias in routes() if channels is None or alias in channels]
     while True:
-        left = None if limit is None else limit - done.sent
-        slots = dict.fromkeys(known[:left], 1)
-        turn = rounds.turn(answers, slots, at, finalise=16)
+        left = math.inf if limit is None else limit - done.sent
+        slots = dict.fromkeys(known, 1) if left > 0 else {}
+        turn = _turn(rounds, answers, slots, at, left)
         done.settled += turn.settled
         for one in turn.to_finalise:
             finalise(one, using)
@@ -52,6 +53,21 @@ def drain(
         done.sent += len(answers)
         if not (turn.claimed or turn.to_finalise or (turn.more and slots)):
             return done
+
+
+def _turn(
+    rounds: Round,
+    answers: list[Answer],
+    slots: dict[str, int],
+    at: datetime | None,
+    most: float,
+) -> Turn:
+    try:
+        return rounds.turn(answers, slots, at, finalise=16, most=most)
+    except Exception:
+        # What became of a send is worth more patience than the next claim.
+        rounds.settle(answers, at)
+        raise
 
 
 def _take(returned: Returned, rounds: Round, at: datetime | None) -> Answer:

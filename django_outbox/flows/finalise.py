@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.db import connections
 from django.utils.module_loading import import_string
 
 from django_outbox import backoff, conf
@@ -44,7 +45,10 @@ def begin_due(
     """
     if conf.current().finaliser is None or limit < 1:
         return []
+    # A call that hangs has its delivery locked, maybe for long: wait for none.
+    skip = connections[using].features.has_select_for_update_skip_locked
     due = Delivery.objects.using(using).to_finalise(at)
+    due = due.select_for_update(skip_locked=skip)
     if only:
         due = due.filter(pk=only)
     rows = []

@@ -7,6 +7,7 @@ business of whoever calls it.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from django_outbox.flows.finalise import Finalising, begin_due
 from django_outbox.flows.rescue import Rescued, rescue
 from django_outbox.flows.settle import Settled, settle
 from django_outbox.flows.stopwatch import ticks
-from django_outbox.lifecycle import ChunkStatus
+from django_outbox.lifecycle import ChunkStatus, DeliveryStatus
 from django_outbox.models import Chunk
 from django_outbox.models.dialects import in_own_transaction, mend, now
 
@@ -71,8 +72,11 @@ class Round:
         at: datetime | None = None,
         *,
         finalise: int = 0,
+        most: float = math.inf,
     ) -> Turn:
         """Settle `answers`, claim up to `slots` per channel, begin finalisers.
+
+        At most `most` are claimed in all, whatever the slots.
 
         Raises what the database raises; then nothing is settled or claimed, as far as
         anybody knows, and the same answers are to be given again.
@@ -82,10 +86,19 @@ class Round:
 
         def body() -> Turn:
             nonlocal planned
+            started = ticks()
             moment = at or now(self.using)
             settled = settle(answers, moment, self.using) if answers else []
             to_finalise = begin_due(moment, self.using, finalise)
-            found = self._claim(slots, moment)
+            who = Claimer(
+                self.using,
+                moment,
+                self.flusher,
+                released=self._released | self._released_by(settled),
+                most=most,
+                started=started,
+            )
+            found = self._claim(slots, who)
             planned = Turn(settled, found.claimed, to_finalise, found.more)
             return planned
 
@@ -96,31 +109,29 @@ class Round:
             raise
         events.settled(turn.settled, self.using)
         events.claimed(turn.claimed)
-        self._note_released(turn)
+        self._released |= self._released_by(turn.settled)
+        self._released -= {one.delivery_id for one in turn.claimed}
         return replace(turn, claimed=[*confirmed, *turn.claimed])
 
-    def _claim(self, slots: Mapping[str, int], moment: datetime) -> Claim:
+    def _claim(self, slots: Mapping[str, int], who: Claimer) -> Claim:
         known = routes()
         free = [
             (known[alias], limit)
             for alias, limit in slots.items()
             if alias in known and not known[alias].channel.pulled
         ]
-        who = Claimer(
-            self.using, moment, self.flusher, self.only, self.due_by, self._released
-        )
-        return claim(free, who)
+        return claim(free, replace(who, only=self.only, due_by=self.due_by))
 
-    def _note_released(self, turn: Turn) -> None:
+    def _released_by(self, settled: Sequence[Settled]) -> set[UUID]:
         """Follow what was due: the next chunk of a delivery was not, by its time."""
         if self.due_by is None:
-            return
-        self._released |= {
+            return set()
+        return {
             one.case.delivery_id
-            for one in turn.settled
+            for one in settled
             if one.status == ChunkStatus.DELIVERED
+            and one.delivery_status != DeliveryStatus.DELIVERED
         }
-        self._released -= {one.delivery_id for one in turn.claimed}
 
     def settle(
         self,
@@ -158,6 +169,7 @@ class Round:
                 return [one for a in answers for one in self._settle([a], at, seconds)]
             return self._settle([_unwritable(answers[0], error)], at, seconds)
         events.settled(settled, self.using)
+        self._released |= self._released_by(settled)
         return settled
 
     def rescue(
@@ -177,6 +189,7 @@ class Round:
 
         rescued = in_own_transaction(self.using, body)
         events.settled(rescued.settled, self.using, rescued=True)
+        self._released |= self._released_by(rescued.settled)
         return rescued
 
     def _confirm(self) -> list[Claimed]:

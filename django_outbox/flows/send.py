@@ -51,13 +51,17 @@ def send(claimed: Claimed, asking: Callable[[], None] = _unheard) -> Returned:
         return _returned(claimed, _never(error), error)
     if ticks() > claimed.start_before:
         return _returned(claimed, NeverSent())
+    escaped: BaseException | None = None
     try:
         result: Result = _outcome(channel, channel.send(prepared))
     except BaseException as error:  # a poison message dies alone
         result = Unknown(f"{_name(error)}: {storable(error)}", code=_name(error))
         logger.warning("send escaped", extra=_ids(claimed), exc_info=error)
-        return _returned(claimed, _asked(channel, claimed, result, asking), error)
-    return _returned(claimed, _asked(channel, claimed, result, asking))
+        escaped = error
+    if isinstance(result, Unknown) and channel.can_be_asked:
+        asking()
+        return _asked(_returned(claimed, StillInDoubt.after(result), escaped), claimed)
+    return _returned(claimed, result, escaped)
 
 
 def ask(claimed: Claimed) -> Returned:
@@ -71,21 +75,14 @@ def ask(claimed: Claimed) -> Returned:
     return _returned(claimed, _outcome(channel, answer))
 
 
-def _asked(
-    channel: Channel[Any],
-    claimed: Claimed,
-    result: Result,
-    asking: Callable[[], None],
-) -> Result:
-    """Ask once where the answer is doubt; "not there" counts only after the lease."""
-    if not isinstance(result, Unknown) or not channel.can_be_asked:
-        return result
-    asking()
-    if ticks() < claimed.start_before + claimed.parcel.timeout:
-        found = ask(claimed).answer.result
-        if isinstance(found, Sent):
-            return found
-    return StillInDoubt.after(result)
+def _asked(doubt: Returned, claimed: Claimed) -> Returned:
+    """Ask once, unless there is an exit to make; "not there" counts only to rescue."""
+    if doubt.escaped or ticks() >= claimed.start_before + claimed.parcel.timeout:
+        return doubt
+    found = ask(claimed)
+    if isinstance(found.answer.result, Sent):
+        return found
+    return Returned(doubt.answer, found.escaped)
 
 
 def _outcome(channel: Channel[Any], answer: object) -> Outcome:
