@@ -88,7 +88,7 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'delivery',
                 'verbose_name_plural': 'deliveries',
-                'permissions': [('view_payload', 'Can read what messages say')],
+                'permissions': [('view_payload', 'Can read what messages say'), ('enqueue_delivery', 'Can put messages into the outbox over REST')],
                 'default_permissions': ('view',),
                 'indexes': [models.Index(fields=['destination_key'], name='outbox_delivery_dest'), django_outbox.models.fields.PartialIndex(fields=['waiting_since'], name='outbox_delivery_waiting', where=models.Q(('waiting_since__isnull', False))), django_outbox.models.fields.PartialIndex(fields=['finalise_at'], name='outbox_delivery_finalise', where=models.Q(('finalise_at__isnull', False)))],
                 'constraints': [models.UniqueConstraint(fields=('idempotency_key',), name='outbox_delivery_key'), models.CheckConstraint(condition=models.Q(('status__in', ['pending', 'partial', 'delivered', 'failed', 'unknown', 'dropped'])), name='outbox_delivery_status'), models.CheckConstraint(condition=models.Q(models.Q(('waiting_since__isnull', False), ('status__in', ['failed', 'unknown'])), models.Q(models.Q(('waiting_since__isnull', False), _negated=True), models.Q(('status__in', ['failed', 'unknown']), _negated=True)), _connector='OR'), name='outbox_delivery_waits'), models.CheckConstraint(condition=models.Q(models.Q(('stored_at__isnull', False), ('status', 'delivered')), models.Q(models.Q(('stored_at__isnull', False), _negated=True), models.Q(('status', 'delivered'), _negated=True)), _connector='OR'), name='outbox_delivery_stored'), models.CheckConstraint(condition=models.Q(('finalise_at__isnull', True), ('status', 'delivered'), _connector='OR'), name='outbox_delivery_final')],
@@ -120,7 +120,7 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'chunk',
                 'verbose_name_plural': 'chunks',
-                'permissions': [('triage_chunk', 'Can retry, fail and drop messages'), ('resolve_unknown', 'Can decide what became of an unknown message')],
+                'permissions': [('triage_chunk', 'Can retry, fail and drop messages'), ('resolve_unknown', 'Can decide what became of an unknown message'), ('pull_chunk', 'Can claim, read and settle messages of pulled channels')],
                 'default_permissions': ('view',),
             },
         ),

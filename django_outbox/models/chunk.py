@@ -144,6 +144,7 @@ class Chunk(models.Model):
         permissions = [
             ("triage_chunk", _("Can retry, fail and drop messages")),
             ("resolve_unknown", _("Can decide what became of an unknown message")),
+            ("pull_chunk", _("Can claim, read and settle messages of pulled channels")),
         ]
         constraints = [
             models.UniqueConstraint(

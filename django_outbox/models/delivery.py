@@ -71,7 +71,10 @@ class Delivery(models.Model):
         verbose_name = _("delivery")
         verbose_name_plural = _("deliveries")
         default_permissions = ("view",)
-        permissions = [("view_payload", _("Can read what messages say"))]
+        permissions = [
+            ("view_payload", _("Can read what messages say")),
+            ("enqueue_delivery", _("Can put messages into the outbox over REST")),
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["idempotency_key"], name="outbox_delivery_key"
