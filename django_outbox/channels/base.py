@@ -116,5 +116,5 @@ class Channel(ABC, Generic[P]):
 
     @property
     def can_be_asked(self) -> bool:
-        """Whether `lookup` is overridden."""
-        return type(self).lookup is not Channel.lookup
+        """Whether `lookup` is overridden; a worker answers for what it pulled itself."""
+        return not self.pulled and type(self).lookup is not Channel.lookup

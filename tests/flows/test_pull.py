@@ -13,10 +13,13 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from django_outbox import enqueue, errors, pull
+from django_outbox.channels.base import Parcel
+from django_outbox.channels.pull import Pull
 from django_outbox.flows.drain import drain
 from django_outbox.flows.round import Round
 from django_outbox.lifecycle import ChunkStatus
 from django_outbox.models import Attempt, Chunk, Delivery, Flusher
+from django_outbox.outcomes import Deferred, Outcome
 
 pytestmark = pytest.mark.django_db
 
@@ -26,7 +29,15 @@ CHANNELS: dict[str, dict[str, Any]] = {
     "idempotent": {"BACKEND": PULL, "DEDUPLICATES": 3600},
     "resent": {"BACKEND": PULL, "ON_UNKNOWN": "resend"},
     "memory": {"BACKEND": "django_outbox.channels.memory.Memory"},
+    "answering": {"BACKEND": "tests.flows.test_pull.Answering"},
 }
+
+
+class Answering(Pull):
+    """A pulled channel whose far side could be asked."""
+
+    def lookup(self, parcel: Parcel) -> Outcome:
+        return Deferred("not there")
 
 
 @pytest.fixture(autouse=True)
@@ -216,6 +227,19 @@ def test_a_late_truth_settles_its_own_doubt() -> None:
     assert "delivered" == chunk_of(done).status
     assert "retry" == chunk_of(refused).status
     assert [True, True] == list(Attempt.objects.values_list("late", flat=True))
+
+
+def test_nobody_asks_on_behalf_of_a_worker() -> None:
+    """A pulled channel with a look-up is not asked: the token stays the worker's."""
+    delivery = enqueue("answering", to="agent", text="hello").delivery()
+    one = claim_one("answering")
+    end_leases()
+
+    drain("default")
+
+    assert ChunkStatus.UNKNOWN == chunk_of(delivery).status
+    assert pull.ack(one.token)
+    assert ChunkStatus.DELIVERED == chunk_of(delivery).status
 
 
 @pytest.mark.parametrize("channel", ["idempotent", "resent"])
