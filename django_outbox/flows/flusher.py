@@ -15,7 +15,7 @@ from django.db import Error, reset_queries
 
 from django_outbox import conf
 from django_outbox.flows import senders
-from django_outbox.flows.answers import Answer, NeverSent
+from django_outbox.flows.answers import Answer
 from django_outbox.flows.claim import Claimed
 from django_outbox.flows.heartbeat import Heartbeat
 from django_outbox.flows.plan import Plan
@@ -58,8 +58,11 @@ class Flusher:
     """Answers that are not written yet."""
 
     _last: Turn | None = field(default=None, init=False)
-    _looked: float = field(default=0.0, init=False)
-    _rescued: float = field(default=0.0, init=False)
+    _looked: float = field(default=float("-inf"), init=False)
+    _rescued: float = field(default=float("-inf"), init=False)
+    _ends: float = field(default=float("inf"), init=False)
+    """When its time is over, by `ticks`."""
+
     _broken_at: float | None = field(default=None, init=False)
     _pause: float = field(default=0.0, init=False)
     """Seconds to leave a broken database alone."""
@@ -76,10 +79,13 @@ class Flusher:
         self._senders.wake()
 
     def run(self) -> int:
-        """Flush until there is a reason to end; give the exit code."""
-        began = ticks()
+        """Flush until there is a reason to end; give the exit code.
+
+        Raises InsideTransaction.
+        """
+        self._ends = ticks() + self.plan.max_seconds
         while not self._finished():
-            if ticks() - began >= self.plan.max_seconds:
+            if ticks() >= self._ends:
                 self.stop()
             self._step()
         self._leave()
@@ -87,15 +93,17 @@ class Flusher:
 
     def _finished(self) -> bool:
         if self._stopped is not None:
-            over = ticks() - self._stopped > conf.current().flusher.grace
+            over = ticks() - self._stopped >= conf.current().flusher.grace
             if over and (self._senders.flying or self._held):
                 self.code = self.code or GRACE_OVER
                 return True
         if self._senders.flying:
             return False
         if self._broken_at is not None and self.plan.once:
+            if self._held and ticks() - self._broken_at < SETTLE_SECONDS:
+                return False
             self.code = UNAVAILABLE
-            return not self._held or ticks() - self._broken_at > SETTLE_SECONDS
+            return True
         if self._held:
             return False
         last = self._last
@@ -122,8 +130,8 @@ class Flusher:
             self._held = []
         self._heart.beat()
         if ticks() >= self._rescued + self.plan.poll and self._stopped is None:
-            self._rescued = ticks()
             self._rescue()
+            self._rescued = ticks()
         self._renew()
         if self._held or self._until_look() <= 0:
             self._turn()
@@ -132,7 +140,8 @@ class Flusher:
         answers = list(self._held)
         slots = self._slots()
         callers = 0 if self._stopped is not None else self._senders.free()[FINALISER]
-        turn = self._round.turn(answers, slots, finalise=callers)
+        left = self.plan.max_messages - self.sent
+        turn = self._round.turn(answers, slots, finalise=callers, most=left)
         self._looked, self._last = ticks(), turn
         del self._held[: len(answers)]
         self._start(turn.claimed)
@@ -143,13 +152,10 @@ class Flusher:
         """Say how many each channel may claim now."""
         if self._stopped is not None:
             return {}
-        left = self.plan.max_messages - self.sent
-        slots = {}
-        for name, free in self._senders.free().items():
-            if name != FINALISER and free > 0 and left > 0:
-                slots[name] = int(min(free, left))
-                left -= slots[name]
-        return slots
+        if self.sent >= self.plan.max_messages:
+            return {}
+        free = self._senders.free()
+        return {name: n for name, n in free.items() if name != FINALISER and n > 0}
 
     def _start(self, claimed: Iterable[Claimed]) -> None:
         """Start what was claimed, or hand it back where a stop came first."""
@@ -158,7 +164,7 @@ class Flusher:
                 self.sent += 1
                 self._senders.start(senders.sending(one))
             else:
-                self._held.append(handed_back(one))
+                self._held.append(senders.handed_back(one))
         if self.sent >= self.plan.max_messages:
             self.stop()
 
@@ -171,13 +177,7 @@ class Flusher:
 
     def _renew(self) -> None:
         """Renew the leases of what is still running, each third of a lease."""
-        due = [
-            job
-            for job in self._senders.flying
-            if job.claimed is not None
-            and job.renewable
-            and ticks() - job.renewed > job.claimed.lease.total_seconds() / 3
-        ]
+        due = [job for job in self._senders.flying if job.renew_at <= ticks()]
         if not due:
             return
         using = self.plan.using
@@ -187,18 +187,29 @@ class Flusher:
             job.renewed = ticks()
 
     def _land(self, jobs: Iterable[senders.Job]) -> None:
-        self._held += [job.answer for job in jobs if job.answer is not None]
+        for job in jobs:
+            if job.answer is not None:
+                self._held.append(job.answer)
+            if job.channel == FINALISER:
+                self._last = None  # more may have waited for this slot
 
     def _until_look(self) -> float:
         """Seconds until there is a reason to look for what is due."""
-        if self._last is None or (self._last.more and self._slots()):
+        last = self._last
+        if last is None or (last.more and self._slots()):
             return 0.0
         return self._looked + self.plan.poll - ticks()
 
     def _until_next(self) -> float:
+        """Seconds until there is something to do, if nothing lands before."""
         if self._pause:
             return self._pause
-        return min(self.plan.poll, self._until_look())
+        settings = conf.current().flusher
+        ends = self._ends
+        if self._stopped is not None:
+            ends = self._stopped + settings.grace
+        moment = min(ends, self._heart.next, self._senders.next(settings.max_send))
+        return min(self.plan.poll, self._until_look(), moment - ticks())
 
     def _give_up_on_the_lost(self) -> None:
         for job in self._senders.abandon(conf.current().flusher.max_send):
@@ -230,10 +241,3 @@ class Flusher:
             self._heart.stop()
         except Error as error:
             logger.warning("database away", exc_info=error)
-
-
-def handed_back(one: Claimed) -> Answer:
-    """Answer for a claim whose send has not begun."""
-    return Answer(
-        one.delivery_id, one.chunk_id, one.parcel.number, one.token, NeverSent()
-    )

@@ -6,15 +6,16 @@ They alone do network I/O. All bookkeeping belongs to the thread that gives them
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
-from django.db import close_old_connections, connections
+from django.db import close_old_connections, connections, reset_queries
 
-from django_outbox.flows.answers import Answer
+from django_outbox.flows.answers import Answer, NeverSent
 from django_outbox.flows.claim import Claimed
 from django_outbox.flows.finalise import Finalising, finalise
 from django_outbox.flows.send import ask, send
@@ -42,6 +43,13 @@ class Job:
     """Given up: its thread is not waited for, its answer still counts."""
 
     answer: Answer | None = None
+
+    @property
+    def renew_at(self) -> float:
+        """When its lease is to be renewed, by `ticks`; infinite where it is not."""
+        if self.claimed is None or not self.renewable:
+            return math.inf
+        return self.renewed + self.claimed.lease.total_seconds() / 3
 
 
 Wake: TypeAlias = None
@@ -77,6 +85,13 @@ def finalising(one: Finalising, using: str) -> Job:
     return job
 
 
+def handed_back(one: Claimed) -> Answer:
+    """Answer for a claim whose send has not begun."""
+    return Answer(
+        one.delivery_id, one.chunk_id, one.parcel.number, one.token, NeverSent()
+    )
+
+
 class Sender(threading.Thread):
     """One slot's thread: takes a job, does it, hands it back, until told to end."""
 
@@ -95,6 +110,7 @@ class Sender(threading.Thread):
                 logger.exception("sender")
             finally:
                 close_old_connections()
+                reset_queries()
                 self.done.put(job)
         connections.close_all()
 
@@ -154,9 +170,14 @@ class Senders:
         else:
             self.lost.remove(job)
 
+    def next(self, max_send: float) -> float:
+        """Say when the next lease is to be renewed, or the next job given up."""
+        moments = [min(job.renew_at, job.began + max_send) for job in self.flying]
+        return min(moments, default=math.inf)
+
     def abandon(self, older_than: float) -> list[Job]:
         """Give up what has run for longer than so many seconds: its slot is free again."""
-        late = [job for job in self.flying if ticks() - job.began > older_than]
+        late = [job for job in self.flying if ticks() - job.began >= older_than]
         for job in late:
             sender = self.flying.pop(job)
             job.lost = True

@@ -73,8 +73,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         flusher = Flusher(plan_of(options))
+        stopper = _stopper(flusher)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _stopper(flusher))
+            signal.signal(number, stopper)
         if options["verbosity"]:
             names = ", ".join(sorted(flusher.plan.slots))
             self.stdout.write(f"flusher {flusher.id} sends: {names}")
