@@ -170,7 +170,7 @@ def _begin(one: Draft, body_hash: str, lease: timedelta, using: str) -> Claimed:
         lease_expires_at=at + lease,
     )
     Chunk.objects.using(using).move([claimed])
-    ((_chunk, parcel),) = parcels([chunk], lease.total_seconds(), using)
+    ((_chunk, parcel),) = parcels([chunk], lease.total_seconds(), using)[0]
     begun = Claimed(parcel, one.id, chunk.pk, token, ticks(), lease)
     begin([begun], Claimer(using, at, None))
     attempts = Attempt.objects.using(using).filter(chunk=chunk)

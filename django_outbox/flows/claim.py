@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,6 +25,11 @@ from django_outbox.lifecycle import AttemptStatus
 from django_outbox.models import Attempt, Change, Chunk
 from django_outbox.models.dialects import insert_rows
 from django_outbox.outcomes import Phase
+
+UNREADABLE = "unreadable"
+"""The code of a row that Python cannot read: it fails, and stops nobody else."""
+
+_FAILS = {UNREADABLE, "out_of_attempts"}
 
 RECHECK = timedelta(seconds=60)
 """How long a chunk under a hold is left before the hold is looked at again."""
@@ -105,9 +110,10 @@ def _pick(channel: str, limit: int, who: Claimer) -> list[Chunk]:
 def _take(chunks: list[Chunk], way: Route, who: Claimer) -> tuple[list[Claimed], int]:
     """Claim what may be claimed of these, and say how many are out of the way now."""
     found = cases(chunks, who.using)
+    ready, faults = parcels(chunks, way.timeout, who.using)
     terms = Terms.of(way)
-    stopped = {case.id: _stopped(case, terms, who.now) for case in found}
-    moved = _stop([case for case in found if stopped[case.id]], terms, who)
+    stopped = {case.id: _stopped(case, terms, who.now, faults) for case in found}
+    moved = _stop([case for case in found if stopped[case.id]], stopped, faults, who)
     sound = [case for case in found if not stopped[case.id]]
     holds = holds_over(sound, who.now, who.using)
     recheck = who.now + RECHECK
@@ -128,11 +134,11 @@ def _take(chunks: list[Chunk], way: Route, who: Claimer) -> tuple[list[Claimed],
             for case in free
         ]
     )
-    by_id = {chunk.pk: chunk for chunk in chunks if chunk.pk in taken}
     start_before = who.started + way.lease.total_seconds() - way.timeout
     claimed = [
         Claimed(parcel, chunk.delivery_id, chunk.pk, token, start_before, way.lease)
-        for chunk, parcel in parcels(by_id.values(), way.timeout, who.using)
+        for chunk, parcel in ready
+        if chunk.pk in taken
     ]
     begin(claimed, who)
     return claimed, moved + len(claimed)
@@ -177,7 +183,7 @@ def begin(claimed: Sequence[Claimed], who: Claimer) -> None:
         insert_rows(Attempt, columns, rows, using=who.using)
 
 
-def _stopped(case: Case, terms: Terms, now: datetime) -> str:
+def _stopped(case: Case, terms: Terms, now: datetime, faults: Mapping[int, str]) -> str:
     """Say why this head must not be claimed, though it is due; '' where it may be."""
     ended = case.ended(now)
     if ended:
@@ -187,21 +193,27 @@ def _stopped(case: Case, terms: Terms, now: datetime) -> str:
         return "window_over"
     if case.state.attempts_made >= case.state.attempts_allowed:
         return "out_of_attempts"
-    return ""
+    return UNREADABLE if case.id in faults else ""
 
 
-def _stop(stopped: list[Case], terms: Terms, who: Claimer) -> int:
+def _stop(
+    stopped: list[Case],
+    codes: Mapping[int, str],
+    faults: Mapping[int, str],
+    who: Claimer,
+) -> int:
     """Rows 3 and 4, where nobody else has the delivery; else the next round's."""
     free = free_deliveries({case.delivery_id for case in stopped}, who.using)
     moved = []
     for case in stopped:
-        code = _stopped(case, terms, who.now)
+        code = codes[case.id]
         if case.state.in_doubt_since is not None:
             way = lifecycle.SUSPECT
         else:
-            way = lifecycle.EXHAUST if code == "out_of_attempts" else lifecycle.EXPIRE
+            way = lifecycle.EXHAUST if code in _FAILS else lifecycle.EXPIRE
         if case.delivery_id in free:
-            change = Change.of(case.id, way, case.state, error_code=code)
+            said = {"last_error": faults[case.id]} if code == UNREADABLE else {}
+            change = Change.of(case.id, way, case.state, error_code=code, **said)
             moved.append(Moved(case, change))
     return len(move(moved, who.now, who.using))
 

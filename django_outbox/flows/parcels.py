@@ -5,24 +5,49 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from contextlib import suppress
+from uuid import UUID
 
 from django_outbox.channels.base import Parcel
+from django_outbox.flows.text import storable
 from django_outbox.lifecycle import ChunkStatus
 from django_outbox.models import Chunk, Delivery
 
 
 def parcels(
     chunks: Iterable[Chunk], timeout: float, using: str
-) -> list[tuple[Chunk, Parcel]]:
-    """Join chunks with their deliveries into what a channel gets, as the next attempt."""
+) -> tuple[list[tuple[Chunk, Parcel]], dict[int, str]]:
+    """Join chunks with their deliveries into what a channel gets, as the next attempt.
+
+    Gives also, by chunk, what is wrong with those whose delivery cannot be read: a row
+    may have been written past the door.
+    """
     chunks = list(chunks)
-    deliveries = Delivery.objects.using(using).in_bulk(
-        {chunk.delivery_id for chunk in chunks}
-    )
-    return [
+    deliveries, faults = _read({chunk.delivery_id for chunk in chunks}, using)
+    ready = [
         (chunk, parcel(chunk, deliveries[chunk.delivery_id], timeout))
         for chunk in chunks
+        if chunk.delivery_id in deliveries
     ]
+    return ready, {
+        chunk.pk: faults[chunk.delivery_id]
+        for chunk in chunks
+        if chunk.delivery_id in faults
+    }
+
+
+def _read(ids: set[UUID], using: str) -> tuple[dict[UUID, Delivery], dict[UUID, str]]:
+    rows = Delivery.objects.using(using)
+    with suppress(ValueError, RecursionError):
+        return rows.in_bulk(ids), {}
+    found, faults = {}, {}
+    for pk in ids:
+        try:
+            found[pk] = rows.get(pk=pk)
+        except (ValueError, RecursionError) as error:
+            name = type(error).__name__
+            faults[pk] = storable(f"The row cannot be read: {name}: {error}")
+    return found, faults
 
 
 def parcel(chunk: Chunk, delivery: Delivery, timeout: float) -> Parcel:

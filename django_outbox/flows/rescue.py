@@ -182,7 +182,7 @@ def _take_to_ask(lost: Sequence[_Lost], now: datetime, using: str) -> list[Claim
     chunks = Chunk.objects.using(using).filter(pk__in=taken)
     started = ticks()
     claimed = []
-    for chunk, parcel in parcels(chunks, 0, using):
+    for chunk, parcel in parcels(chunks, 0, using)[0]:
         way = route(chunk.channel)
         lease = leases[chunk.pk]
         ready = replace(parcel, timeout=way.timeout)
