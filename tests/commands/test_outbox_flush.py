@@ -531,6 +531,7 @@ def test_it_says_what_it_does_unless_told_to_be_quiet(wire: Wire) -> None:
     ],
     ids=" ".join,
 )
+@pytest.mark.django_db
 def test_a_wrong_argument_is_refused(wire: Wire, arguments: tuple[str, ...]) -> None:
     """B104: a CommandError that names it; nothing is sent."""
     put()

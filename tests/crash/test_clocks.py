@@ -1,0 +1,93 @@
+"""Hosts whose clocks are wrong: the database's decides what is due and whose lease is over."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import F
+
+from django_outbox.lifecycle import ChunkStatus
+from django_outbox.models import Chunk, Delivery
+from django_outbox.models.dialects import now
+from tests.crash.channels import BLIND
+from tests.crash.conftest import Child, Scene, chunk_of, wait_for_renewals
+from tests.invariants import assert_invariants
+from tests.wire import until
+
+HOUR, MINUTES = 3600, 60
+LIBRARY = next(Path("/usr/lib").glob("**/faketime/libfaketimeMT.so.1"), None)
+
+
+def start_shifted(scene: Scene, by: str, clock: float, *command: str) -> Child:
+    """Start a process whose wall clock is so many seconds off."""
+    how: dict[str, Any] = {}
+    if not command:
+        how = {"run": "tests.crash.work:put", "parameters": [BLIND, 0, 1]}
+    if by == "python":
+        return scene.start(*command, **how, clock=clock)
+    shift = {
+        "LD_PRELOAD": str(LIBRARY),
+        "FAKETIME": f"{clock:+.0f}s",
+        # What waits for a lock counts by a clock that nobody sets.
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    return scene.start_alone(
+        *command, **how, popen={"env": scene.nursery.environ | shift}
+    )
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        "python",
+        pytest.param(
+            "libfaketime",
+            marks=pytest.mark.skipif(
+                LIBRARY is None, reason="libfaketime is not installed"
+            ),
+        ),
+    ],
+)
+@pytest.mark.skipif(
+    connection.vendor == "sqlite",
+    reason="it has no clock of its own: one host, one clock, as the docs say",
+)
+def test_only_the_databases_clock_counts(scene: Scene, by: str) -> None:
+    """B46: an hour fast or slow, nobody sends early, rescues the living, or waits."""
+    scene.configure({BLIND: {"TIMEOUT": 0.6}}, FLUSHER={"SETTLE": 0.6, "MAX_SEND": 60})
+    gate = scene.wire.gate("far")
+    later = scene.enqueue(BLIND, do={"1.1": "defer"})
+    scene.flush()
+    Chunk.objects.update(next_attempt_at=now("default") + timedelta(minutes=10))
+    in_air = scene.enqueue(BLIND, do={"1": "wait:far"})
+    slow = start_shifted(scene, by, -HOUR, "--forever")
+    line = scene.wire.wait(2)[1]
+    assert -HOUR - 5 < line.at - time.time() < -HOUR + 5
+    fast = start_shifted(scene, by, HOUR, "--forever")
+    fast.wait_until_ready()
+
+    wait_for_renewals(in_air, 3)
+    putting = start_shifted(scene, by, -5 * MINUTES)
+    assert 0 == putting.wait()
+    began = now("default")
+    scene.wire.wait(3)
+
+    assert (now("default") - began).total_seconds() < 2
+    assert ChunkStatus.SENDING == chunk_of(in_air).status
+    assert (ChunkStatus.RETRY, 1) == (
+        chunk_of(later).status,
+        chunk_of(later).attempts_made,
+    )
+    gate.open()
+    until(lambda: ChunkStatus.DELIVERED == chunk_of(in_air).status)
+    assert [0, 0] == [slow.stop(), fast.stop()]
+    assert [] == [*slow.events("rescued"), *fast.events("rescued")]
+    assert [] == list(Delivery.objects.filter(created_at__gt=now("default")))
+    assert [] == list(Delivery.objects.filter(updated_at__lt=F("created_at")))
+    scene.finish()
+    assert_invariants(scene.wire)

@@ -1,0 +1,218 @@
+"""The database goes away while sends are in the air: nothing is lost, nothing doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.db import connection
+
+from django_outbox.lifecycle import ChunkStatus
+from django_outbox.models import Attempt, Chunk
+from tests.crash.channels import BLIND
+from tests.crash.conftest import Child, Scene, attempts_of, chunk_of
+from tests.invariants import assert_invariants
+from tests.wire import quiet, until
+
+_TABLE, _AWAY = "django_outbox_chunk", "django_outbox_away"
+_REFUSE = {
+    "sqlite": """
+        CREATE TRIGGER refuse BEFORE UPDATE ON django_outbox_chunk
+        WHEN NEW.status = 'delivered' BEGIN SELECT RAISE(ABORT, 'no'); END""",
+    "mysql": """
+        CREATE TRIGGER refuse BEFORE UPDATE ON django_outbox_chunk FOR EACH ROW
+        IF NEW.status = 'delivered' THEN
+            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no';
+        END IF""",
+    "postgresql": """
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+        CREATE TRIGGER refuse BEFORE UPDATE ON django_outbox_chunk FOR EACH ROW
+        WHEN (NEW.status = 'delivered') EXECUTE FUNCTION refuse()""",
+}
+_ACCEPT = {
+    "sqlite": "DROP TRIGGER refuse",
+    "mysql": "DROP TRIGGER refuse",
+    "postgresql": "DROP FUNCTION refuse CASCADE",
+}
+
+
+def _do(sql: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+
+
+@contextmanager
+def no_table() -> Iterator[None]:
+    """Have every statement about chunks fail, on every connection."""
+    _do(f"ALTER TABLE {_TABLE} RENAME TO {_AWAY}")
+    try:
+        yield
+    finally:
+        _do(f"ALTER TABLE {_AWAY} RENAME TO {_TABLE}")
+
+
+@contextmanager
+def nothing_may_be_delivered() -> Iterator[None]:
+    """Have every attempt to record a success fail, while claims would work."""
+    _do(_REFUSE[connection.vendor])
+    try:
+        yield
+    finally:
+        _do(_ACCEPT[connection.vendor])
+
+
+def cut_connections() -> int:
+    """Have the server cut everybody else off this database; give how many there were."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            return len(cursor.fetchall())
+        cursor.execute(
+            "SELECT id FROM information_schema.processlist"
+            " WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+        )
+        found = [row[0] for row in cursor.fetchall()]
+        for number in found:
+            cursor.execute(f"KILL {number}")
+        return len(found)
+
+
+def changes_of_state(flusher: Child) -> list[str]:
+    """Read what it said about the database, in order."""
+    told = {"database away", "database back"}
+    return [one["event"] for one in flusher.log if one["event"] in told]
+
+
+def test_an_outcome_is_kept_until_it_can_be_written(scene: Scene) -> None:
+    """Held in memory through the outage, written after it, told of once each way."""
+    gate = scene.wire.gate("far")
+    sent = scene.enqueue(BLIND, do={"1": "wait:far"})
+    flusher = scene.start("--forever")
+    scene.wire.wait(1)
+
+    with no_table():
+        gate.open()
+        flusher.wait_for("database away")
+        quiet(0.5)
+    until(lambda: ChunkStatus.DELIVERED == chunk_of(sent).status)
+    flusher.wait_for("database back")
+
+    assert 0 == flusher.stop()
+    assert ["database away", "database back"] == changes_of_state(flusher)
+    assert [1] == [one.number for one in attempts_of(sent)]
+    assert 1 == len(scene.wire.lines)
+    scene.finish()
+    assert_invariants(scene.wire)
+
+
+def test_nothing_is_claimed_while_an_outcome_is_not_written(scene: Scene) -> None:
+    """A ledger that is behind gets no further behind, and doubt is not made of it."""
+    scene.configure({BLIND: {"SLOTS": 4}})
+    gate = scene.wire.gate("far")
+    sent = scene.enqueue(BLIND, do={"1": "wait:far"})
+    flusher = scene.start("--forever")
+    scene.wire.wait(1)
+
+    with nothing_may_be_delivered():
+        gate.open()
+        flusher.wait_for("database away")
+        later = scene.enqueue(BLIND)
+        quiet(0.5)
+        assert ChunkStatus.SENDING == chunk_of(sent).status
+        assert (ChunkStatus.PENDING, 0) == (
+            chunk_of(later).status,
+            chunk_of(later).attempts_made,
+        )
+    scene.wire.wait(2)
+
+    until(lambda: 2 == Chunk.objects.filter(status=ChunkStatus.DELIVERED).count())
+    assert 0 == flusher.stop()
+    assert ["database away", "database back"] == changes_of_state(flusher)
+    assert 2 == len(scene.wire.lines)
+    assert [] == flusher.events("unknown")
+    scene.finish()
+    assert_invariants(scene.wire)
+
+
+@pytest.mark.skipif(
+    connection.vendor == "sqlite", reason="it has no connections to cut"
+)
+def test_a_connection_that_is_cut_during_a_send_is_replaced(scene: Scene) -> None:
+    """B65: the outcome is written through a fresh one, under the same attempt."""
+    gate = scene.wire.gate("far")
+    sent = scene.enqueue(BLIND, do={"1": "wait:far"})
+    flusher = scene.start("--forever", "--poll", "3600")
+    scene.wire.wait(1)
+
+    assert 1 == cut_connections()
+    gate.open()
+    until(lambda: ChunkStatus.DELIVERED == chunk_of(sent).status)
+
+    assert 0 == flusher.stop()
+    assert [1] == [one.number for one in attempts_of(sent)]
+    assert 1 == len(scene.wire.lines)
+    scene.finish()
+    assert_invariants(scene.wire)
+
+
+@pytest.mark.skipif(
+    connection.vendor == "sqlite", reason="it has no connections to cut"
+)
+def test_connections_that_are_cut_again_and_again_lose_and_double_nothing(
+    scene: Scene,
+) -> None:
+    """B65: cut wherever it happens to be, COMMIT included; each message goes once."""
+    scene.configure({BLIND: {"SLOTS": 4, "OPTIONS": {"sync": False}}})
+    flusher = scene.start("--forever")
+    flusher.wait_until_ready()
+    for _ in range(40):
+        scene.enqueue(BLIND)
+        cut_connections()
+
+    until(lambda: 40 == len(scene.wire.lines))
+    until(lambda: not Chunk.objects.filter(status=ChunkStatus.SENDING).exists())
+
+    assert 0 == flusher.stop()
+    assert {ChunkStatus.DELIVERED} == set(
+        Chunk.objects.values_list("status", flat=True)
+    )
+    assert 40 == Attempt.objects.count()
+    scene.finish()
+    assert_invariants(scene.wire)
+
+
+def test_once_says_that_the_database_is_away(scene: Scene) -> None:
+    """Exit code 75, at once where nothing waits to be written, and no traceback."""
+    scene.enqueue(BLIND)
+
+    with no_table():
+        flusher = scene.flush()
+
+    assert 75 == flusher.wait()
+    assert ["database away"] == changes_of_state(flusher)
+    assert "Traceback" not in flusher.text
+    scene.finish()
+    assert_invariants(scene.wire)
+
+
+def test_once_that_gets_its_database_back_does_its_work(scene: Scene) -> None:
+    """What it held is written, what that released is sent, and it ends with 0."""
+    scene.configure({BLIND: {"OPTIONS": {"limit": 6}}})
+    gate = scene.wire.gate("far")
+    scene.enqueue(BLIND, "one. two.", do={"1": "wait:far"})
+    flusher = scene.start("--once")
+    scene.wire.wait(1)
+
+    with no_table():
+        gate.open()
+        flusher.wait_for("database away")
+
+    assert 0 == flusher.wait()
+    assert 2 == len(scene.wire.lines)
+    scene.finish()
+    assert_invariants(scene.wire)
