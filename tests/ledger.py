@@ -16,7 +16,7 @@ from django_outbox.lifecycle import AttemptStatus, ChunkStatus, DeliveryStatus
 from django_outbox.models import Attempt, Chunk, Delivery, Message
 from tests import factories
 
-T0 = datetime(2026, 11, 30, 12, tzinfo=UTC)
+T0 = datetime(2024, 2, 29, 12, tzinfo=UTC)
 LEASE = 2
 """Seconds: TIMEOUT and SETTLE of the channels here are one each."""
 

@@ -83,8 +83,10 @@ def lock_deliveries(ids: Collection[UUID], using: str) -> None:
     What is finished moves no more and is not waited for: its finaliser, which may hang,
     holds the row.
     """
-    rows = Delivery.objects.using(using).filter(pk__in=ids).order_by("pk")
-    rows = rows.exclude(status__in=DELIVERY_FINISHED)
+    rows = Delivery.objects.using(using).order_by("pk")
+    # Asked first: MariaDB locks what it then finds to be left out, and would wait for it.
+    unfinished = rows.filter(pk__in=ids).exclude(status__in=DELIVERY_FINISHED)
+    rows = rows.filter(pk__in=list(unfinished.values_list("pk", flat=True)))
     list(rows.select_for_update(no_key=_no_key(using)).values_list("pk"))
 
 

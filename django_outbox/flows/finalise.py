@@ -26,6 +26,7 @@ TRIES = 12
 """How often the finaliser is called before a person has to look."""
 
 _SCHEDULE = backoff.Schedule()
+_UNENDED = "It did not come to its end, its process was lost or it hangs: call"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +53,22 @@ def begin_due(
     if only:
         due = due.filter(pk=only)
     rows = []
-    for pk, made in due[:limit].values_list("pk", "finalise_attempts"):
+    found = due.values_list("pk", "finalise_attempts", "finalise_error")
+    for pk, made, error in found[:limit]:
         wait = timedelta(seconds=_SCHEDULE.delay(made + 1))
         planned = at + wait if made < TRIES else None
-        rows.append(((pk, made), (min(made + 1, TRIES), planned)))
+        seen = error or (f"{_UNENDED} {made}" if made else "")
+        rows.append(((pk, made), (min(made + 1, TRIES), planned, seen)))
     begun = update_rows(
         Delivery,
         rows,
         keys=("id", "finalise_attempts"),
-        columns=("finalise_attempts", "finalise_at"),
+        columns=("finalise_attempts", "finalise_at", "finalise_error"),
         using=using,
     )
     return [
         Finalising(pk, number)
-        for (pk, _made), (number, planned) in rows
+        for (pk, _made), (number, planned, _error) in rows
         if pk in begun and planned is not None
     ]
 
