@@ -113,15 +113,18 @@ def test_once_drains_what_was_due_and_nothing_that_came_meanwhile(
     ]
 
 
-def test_once_sends_what_its_own_deliveries_release(configure: Configure) -> None:
+@pytest.mark.parametrize("deliveries", [1, 3])
+def test_once_sends_what_its_own_deliveries_release(
+    configure: Configure, deliveries: int
+) -> None:
     """All chunks of a message that was due go, though their turn came later."""
-    wire = configure({BLIND: {"SLOTS": 1, "OPTIONS": {"limit": 6}}})
-    put(text="one. two. three.", sender_name="Ada")
-    put(text="four. five.", sender_name="Ada")
+    wire = configure({BLIND: {"SLOTS": 2, "OPTIONS": {"limit": 6}}})
+    for _ in range(deliveries):
+        put(text="one. two. three.", sender_name="Ada")
 
     assert 0 == flush("--once")[0]
 
-    assert 5 == len(wire.lines)
+    assert 3 * deliveries == len(wire.lines)
     assert {ChunkStatus.DELIVERED} == set(
         Chunk.objects.values_list("status", flat=True)
     )

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from django_outbox.lifecycle import ChunkStatus
-from django_outbox.models import Attempt, Chunk
+from django_outbox.models import Attempt, Chunk, Flusher
 from tests.crash.channels import BLIND
 from tests.crash.conftest import Child, Scene, attempts_of, chunk_of
 from tests.invariants import assert_invariants
@@ -19,17 +19,17 @@ _TABLE, _AWAY = "django_outbox_chunk", "django_outbox_away"
 _REFUSE = {
     "sqlite": """
         CREATE TRIGGER refuse BEFORE UPDATE ON django_outbox_chunk
-        WHEN NEW.status = 'delivered' BEGIN SELECT RAISE(ABORT, 'no'); END""",
+        WHEN NEW.{} BEGIN SELECT RAISE(ABORT, 'no'); END""",
     "mysql": """
         CREATE TRIGGER refuse BEFORE UPDATE ON django_outbox_chunk FOR EACH ROW
-        IF NEW.status = 'delivered' THEN
-            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no';
+        IF NEW.{} THEN
+            SIGNAL SQLSTATE '23000' SET MYSQL_ERRNO = 1062, MESSAGE_TEXT = 'no';
         END IF""",
     "postgresql": """
         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-            $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+            $$ BEGIN RAISE check_violation; END $$;
         CREATE TRIGGER refuse BEFORE UPDATE ON django_outbox_chunk FOR EACH ROW
-        WHEN (NEW.status = 'delivered') EXECUTE FUNCTION refuse()""",
+        WHEN (NEW.{}) EXECUTE FUNCTION refuse()""",
 }
 _ACCEPT = {
     "sqlite": "DROP TRIGGER refuse",
@@ -54,9 +54,9 @@ def no_table() -> Iterator[None]:
 
 
 @contextmanager
-def nothing_may_be_delivered() -> Iterator[None]:
-    """Have every attempt to record a success fail, while claims would work."""
-    _do(_REFUSE[connection.vendor])
+def refused(what: str) -> Iterator[None]:
+    """Have every update of a chunk to this fail, while all others work."""
+    _do(_REFUSE[connection.vendor].format(what))
     try:
         yield
     finally:
@@ -110,6 +110,42 @@ def test_an_outcome_is_kept_until_it_can_be_written(scene: Scene) -> None:
     assert_invariants(scene.wire)
 
 
+def test_an_idle_flusher_tells_once_that_the_database_is_away(scene: Scene) -> None:
+    """It looks again and again, less and less often, and says so once."""
+    flusher = scene.start("--forever")
+    until(Flusher.objects.exists)
+
+    with no_table():
+        flusher.wait_for("database away")
+        quiet(0.8)
+    sent = scene.enqueue(BLIND)
+    until(lambda: ChunkStatus.DELIVERED == chunk_of(sent).status)
+
+    assert 0 == flusher.stop()
+    assert ["database away", "database back"] == changes_of_state(flusher)
+
+
+def test_an_outcome_that_the_database_refuses_holds_up_no_other(scene: Scene) -> None:
+    """It is written without its own words, so that all that came with it is too."""
+    gate = scene.wire.gate("far")
+    bad, good = (scene.enqueue(BLIND, do={"1": "wait:far"}) for _ in range(2))
+    flusher = scene.start("--forever")
+    scene.wire.wait(2)
+
+    with refused(f"receipt = '{chunk_of(bad).idempotency_key}#1'"):
+        gate.open()
+        until(lambda: 2 == Chunk.objects.filter(status=ChunkStatus.DELIVERED).count())
+
+    assert 0 == flusher.stop()
+    assert ("", f"{chunk_of(good).idempotency_key}#1") == (
+        chunk_of(bad).receipt,
+        chunk_of(good).receipt,
+    )
+    assert 1 == len(flusher.events("unwritable"))
+    scene.finish()
+    assert_invariants(scene.wire)
+
+
 def test_nothing_is_claimed_while_an_outcome_is_not_written(scene: Scene) -> None:
     """A ledger that is behind gets no further behind, and doubt is not made of it."""
     scene.configure({BLIND: {"SLOTS": 4}})
@@ -118,7 +154,7 @@ def test_nothing_is_claimed_while_an_outcome_is_not_written(scene: Scene) -> Non
     flusher = scene.start("--forever")
     scene.wire.wait(1)
 
-    with nothing_may_be_delivered():
+    with refused("status = 'delivered'"):
         gate.open()
         flusher.wait_for("database away")
         later = scene.enqueue(BLIND)
