@@ -19,11 +19,13 @@ from django.db import DatabaseError, connections, models
 from django_outbox.models.dialects.statements import Row, insert_rows
 
 POLL_SECONDS = 3.0
-"""How long a held key is asked for again where waiting would lock the gap (MariaDB)."""
+"""How long a held key is asked for again where waiting would lock the gap: on MariaDB
+at REPEATABLE READ. Then a deadlock ends it. It comes to that where the key was deleted
+a moment ago and many ask for it at once: they lock its gap for one another.
+"""
 
 _DUPLICATE, _HELD = 1062, 1205
 _READ_BATCH = 500
-_MISSES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +59,22 @@ class _Keyed:
         return found
 
     def read_locked(self, row: Row, lock: str) -> Row | None:
-        """Read what is committed under this row's key, whatever the snapshot shows."""
+        """Read what is committed under this row's key, whatever the snapshot shows.
+
+        With innodb_snapshot_isolation that would be error 1020, and the end of the
+        caller's transaction.
+        """
         connection = connections[self.using]
         fields: list[Any] = [self.model._meta.get_field(name) for name in self.wanted]
         quote = connection.ops.quote_name
         names = ", ".join(quote(f.column) for f in fields)
         table, key = quote(self.model._meta.db_table), quote(self.key)
+        newest = ""
+        if _session(self.using).get("innodb_snapshot_isolation") == "ON":
+            newest = "SET STATEMENT innodb_snapshot_isolation = OFF FOR "
         with connection.cursor() as cursor:
             cursor.execute(
-                f"SELECT {names} FROM {table} WHERE {key} = %s {lock}",
+                f"{newest}SELECT {names} FROM {table} WHERE {key} = %s {lock}",
                 [self.key_of(row)],
             )
             found = cursor.fetchone()
@@ -129,7 +138,7 @@ def _insert_mysql(keyed: _Keyed, rows: Sequence[Row]) -> dict[str, Row]:
 def _insert_or_find(keyed: _Keyed, row: Row) -> Row:
     """Insert one row on MariaDB, or find the one that another transaction committed."""
     deadline = time.monotonic() + POLL_SECONDS
-    patient, misses = False, 0
+    patient = False
     found: Row | None = None
     while found is None:
         try:
@@ -137,26 +146,34 @@ def _insert_or_find(keyed: _Keyed, row: Row) -> Row:
             return keyed.of(row)
         except DatabaseError as error:
             code = _code(error)
-            # Never found: it is another rule that the row breaks.
-            missed = code == _DUPLICATE and misses == _MISSES
-            if code not in {_DUPLICATE, _HELD} or missed or (patient and code == _HELD):
+            if code == _DUPLICATE:
+                # The failed insert keeps a lock on the row it met: it is still there,
+                # and if not under this key then another rule is broken.
+                found = keyed.read_locked(row, "LOCK IN SHARE MODE")
+            if found is None and (code != _HELD or patient):
                 raise
-        if code == _DUPLICATE:
-            misses += 1
-            found = keyed.read_locked(row, "LOCK IN SHARE MODE")
-        elif _locks_gaps(keyed.using):
+        if found is None and _keeps_gaps(keyed.using):
             time.sleep(random.uniform(0.001, 0.05))  # noqa: S311  # not for secrets
             patient = time.monotonic() > deadline
-        else:
+        elif found is None:
             found = keyed.read_locked(row, "FOR UPDATE")
     return found
 
 
-def _locks_gaps(using: str) -> bool:
-    """Whether a read that waits for a key would keep others from inserting it."""
+def _keeps_gaps(using: str) -> bool:
+    """Whether who has waited for a row that is gone keeps others from inserting it."""
+    isolation = _session(using)["tx_isolation"]
+    return isolation not in {"READ-COMMITTED", "READ-UNCOMMITTED"}
+
+
+def _session(using: str) -> dict[str, str]:
+    """Read how this MariaDB session isolates; old servers lack the second variable."""
     with connections[using].cursor() as cursor:
-        cursor.execute("SELECT @@tx_isolation")
-        return cursor.fetchone()[0] not in {"READ-COMMITTED", "READ-UNCOMMITTED"}
+        cursor.execute(
+            "SHOW SESSION VARIABLES WHERE Variable_name"
+            " IN ('tx_isolation', 'innodb_snapshot_isolation')"
+        )
+        return dict(cursor.fetchall())
 
 
 def _code(error: DatabaseError) -> object:
