@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 from django.contrib.auth.models import User
 from django.core.cache import cache
+from django.core.exceptions import ValidationError
 from django.test import override_settings
 from django.utils import timezone
 from rest_framework.request import Request
@@ -96,6 +97,21 @@ def test_a_fault_of_ours_is_djangos_to_answer(
     assert 500 == answer.status_code
     assert b"s3cret" not in answer.content
     assert handle(RuntimeError("s3cret"), {}) is None
+
+
+def test_a_projects_own_refusal_is_told_with_or_without_a_field() -> None:
+    """A ValidationError out of a project's Access is 400, under its field if it has one."""
+    plain, by_field = (
+        handle(ValidationError(message), {}) for message in ("No.", {"to": "No."})
+    )
+
+    assert plain is not None
+    assert by_field is not None
+    assert (400, {"non_field_errors": ["No."]}) == (
+        plain.status_code,
+        plain.data["errors"],
+    )
+    assert {"to": ["No."]} == by_field.data["errors"]
 
 
 BAD = [

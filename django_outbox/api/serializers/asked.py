@@ -38,7 +38,7 @@ class Message(Strict):
     attempts_allowed = serializers.IntegerField(required=False)
     not_before = serializers.DateTimeField(required=False)
     expires_at = serializers.DateTimeField(required=False)
-    wait = Seconds(required=False, max_value=LONGEST_WAIT)
+    wait = Seconds(required=False, most=LONGEST_WAIT)
 
 
 class DeliveryFilter(Strict):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,13 +34,16 @@ class Exact(serializers.CharField):
 
 
 class Seconds(serializers.FloatField):
-    """A duration, from a millisecond on."""
+    """A duration, from a millisecond to `most` seconds."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**{"min_value": 0.001, "max_value": LONGEST} | kwargs)
+    def __init__(self, *, most: float = LONGEST, **kwargs: Any) -> None:
+        super().__init__(min_value=0.001, max_value=most, **kwargs)
+        self.most = most
 
     def to_internal_value(self, data: Any) -> float:
-        value = super().to_internal_value(data)
-        if not math.isfinite(value):
+        if isinstance(data, bool) or not isinstance(data, int | float):
             self.fail("invalid")
-        return value
+        # Before it is a float, which not every int can be; and NaN is not <= either.
+        if not -LONGEST <= data <= self.most:
+            self.fail("max_value", max_value=self.most)
+        return super().to_internal_value(data)

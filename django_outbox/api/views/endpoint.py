@@ -18,7 +18,7 @@ from rest_framework.views import APIView
 from django_outbox.api import problems
 from django_outbox.api.access import Access
 from django_outbox.api.pagination import NewestFirst
-from django_outbox.api.parsers import BoundedJSON
+from django_outbox.api.parsers import OnlyJSON
 from django_outbox.api.permissions import HasNeeded
 from django_outbox.api.serializers.asked import NoFilter
 from django_outbox.api.serializers.strict import Strict
@@ -46,7 +46,7 @@ class Endpoint(GenericAPIView[Any]):
 
     queryset = Delivery.objects.none()
     permission_classes = [HasNeeded]
-    parser_classes = [BoundedJSON]
+    parser_classes = [OnlyJSON]
     throttle_classes = [*APIView.throttle_classes, OutboxThrottle]
     pagination_class = NewestFirst
     filter_backends = []
