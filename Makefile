@@ -6,10 +6,10 @@ PY := .venv/bin/python
 SERVE ?= 1
 ARGS ?=
 
-.PHONY: help test lint coverage demo races
+.PHONY: help test lint coverage demo races q2
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo '  PYTHON=python3.12           makes .venv with that Python'
 	@echo '  ARGS="-k splitting -x"      goes to pytest'
@@ -34,6 +34,9 @@ demo: .venv/.ready  ## Show the whole job on SQLite (SERVE=0 ends instead of ser
 
 races: .venv/.ready  ## Repeat the race tests to their full figures
 	@OUTBOX_RACES=full $(PY) tools/run_tests.py -m races_full --timeout 3600 $(ARGS)
+
+q2: .venv/.ready  ## Kill real django-q2 clusters in the middle of a send, print what came of it
+	@OUTBOX_RACES=full $(PY) tools/run_tests.py tests/contrib/test_qcluster.py -k killed $(ARGS)
 
 .venv/.ready: pyproject.toml tools/make_venv.sh
 	@PYTHON='$(PYTHON)' /bin/sh tools/make_venv.sh
