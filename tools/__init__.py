@@ -1,0 +1,1 @@
+"""What make runs for the people who work on this project."""
