@@ -1,0 +1,148 @@
+"""A real Chromium before the admin, over what a killed flusher left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.contrib.staticfiles.handlers import StaticFilesHandler
+from django.core.management import call_command
+from django.db.models import F
+from django.test.testcases import LiveServerThread
+from django.utils import timezone
+from pytest_django import Settings
+from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+from selenium.webdriver.common.by import By
+
+import django_outbox
+from django_outbox.lifecycle import ChunkStatus
+from django_outbox.models import Attempt, Chunk, Delivery, Flusher
+from example_project.demo.receivers import WebhookReceiver
+from tests.browser import csp
+from tests.browser.settings import DJANGO_OUTBOX
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 45
+FLAGS = (
+    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run"
+    " --disable-background-networking --disable-component-update --disable-sync"
+    " --window-size=1440,900 --force-device-scale-factor=1"
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marker of tests that drive a browser."""
+    config.addinivalue_line("markers", "browser: drives a real Chromium")
+
+
+@pytest.fixture
+def chrome(tmp_path: Path) -> Iterator[Chrome]:
+    """Start Debian's Chromium; its profile is new and goes away."""
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (browser and driver):
+        if os.environ.get("OUTBOX_TEST_REQUIRE") == "all":
+            pytest.fail("There is no chromium or no chromedriver here.")
+        pytest.skip("no chromium here: apt-get install chromium chromium-driver")
+    options = ChromeOptions()
+    options.binary_location = browser
+    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path / 'profile'}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    chrome = Chrome(options=options, service=ChromeService(driver))
+    chrome.set_page_load_timeout(PATIENCE)
+    chrome.set_script_timeout(PATIENCE)
+    yield chrome
+    chrome.quit()
+
+
+@pytest.fixture
+def server(transactional_db: None, settings: Settings) -> Iterator[str]:
+    """Serve the admin with its static files under the strict policy; give its address."""
+    while not csp.reports.empty():
+        csp.reports.get()
+    settings.DJANGO_OUTBOX = DJANGO_OUTBOX
+    settings.ALLOWED_HOSTS = ["127.0.0.1"]
+    settings.MIDDLEWARE = ["tests.browser.csp.strict", *settings.MIDDLEWARE]
+    thread = LiveServerThread("127.0.0.1", StaticFilesHandler)
+    thread.daemon = True
+    thread.start()
+    assert thread.is_ready.wait(PATIENCE)
+    if thread.error:
+        raise thread.error
+    yield f"http://127.0.0.1:{thread.port}"
+    thread.terminate()
+
+
+@dataclass(frozen=True)
+class Left:
+    """What the killed flusher left."""
+
+    chunk: Chunk
+    receiver: WebhookReceiver
+
+
+@pytest.fixture
+def left(server: str, child_env: dict[str, str], tmp_path: Path) -> Iterator[Left]:
+    """Kill a flusher while a receiver has a chunk and has not answered; rescue."""
+    receiver = WebhookReceiver(tmp_path, silent_at=2)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    put = django_outbox.enqueue
+    put("plain", to=receiver.url("plain"), text=text, kind="report", sender_name="shop")
+    put("plain", to=receiver.url("closed"), text="Hello?", kind="refused")
+    put("plain", to=receiver.url("busy"), text="Hello?", kind="busy")
+    put("email", to="ann@example.org", text="Your order.", kind="mail")
+    put("console", to="ann", text="Later.", not_before=timezone.now() + timedelta(1))
+    env = {**child_env, "DJANGO_SETTINGS_MODULE": "tests.browser.settings"}
+    command = [sys.executable, "manage.py", "outbox_flush", "--forever"]
+    with (tmp_path / "flusher.log").open("wb") as log:
+        flusher = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
+    try:
+        assert receiver.silenced["plain"].wait(PATIENCE)
+    finally:
+        flusher.send_signal(signal.SIGKILL)
+        flusher.wait()
+    pretend_it_was(timedelta(minutes=4))
+    call_command("outbox_rescue", verbosity=0, stdout=StringIO())
+    yield Left(Chunk.objects.get(status=ChunkStatus.UNKNOWN), receiver)
+    receiver.shutdown()
+    receiver.server_close()
+
+
+def pretend_it_was(ago: timedelta) -> None:
+    """Move all that has happened into the past: leases end, flushers fall silent."""
+    for model in (Delivery, Chunk, Attempt, Flusher):
+        times = [one.name for one in model._meta.fields if one.name.endswith("_at")]
+        times += [one.name for one in model._meta.fields if one.name.endswith("_since")]
+        for name in times:
+            rows = model._default_manager.filter(**{f"{name}__isnull": False})
+            rows.update(**{name: F(name) - ago})
+
+
+def user(name: str, *rights: str, **fields: Any) -> User:
+    """Make somebody who may come in, with these permissions of ours."""
+    made = User.objects.create_user(name, password=name, is_staff=True, **fields)
+    found = Permission.objects.filter(
+        codename__in=rights, content_type__app_label="django_outbox"
+    )
+    assert len(rights) == len(found)
+    made.user_permissions.set(found)
+    return made
+
+
+def log_in(chrome: Chrome, server: str, name: str) -> None:
+    """Log in by the admin's own form."""
+    chrome.get(f"{server}/admin/login/?next=/admin/django_outbox/")
+    chrome.find_element(By.NAME, "username").send_keys(name)
+    chrome.find_element(By.NAME, "password").send_keys(name)
+    chrome.find_element(By.CSS_SELECTOR, "input[type=submit]").click()
