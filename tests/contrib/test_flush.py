@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 
@@ -15,8 +15,10 @@ from pytest_django import Settings
 
 from django_outbox.channels.base import Parcel
 from django_outbox.contrib.django_q import tasks as q2_tasks
+from django_outbox.contrib.django_q import wake
 from django_outbox.errors import InsideTransaction
 from django_outbox.flows.enqueue import enqueue
+from django_outbox.flows.stopwatch import ticks
 from django_outbox.lifecycle import ChunkStatus
 from django_outbox.models import Attempt, Chunk, Delivery, Flusher
 from django_outbox.outcomes import Deferred, Outcome, Refused, Sent
@@ -156,24 +158,33 @@ def test_a_channel_that_no_task_can_send_is_told_once(
     assert [] == tasks()
 
 
-def test_what_it_has_no_time_for_another_task_goes_on_with() -> None:
+@pytest.fixture
+def in_an_hour(monkeypatch: pytest.MonkeyPatch) -> Callable[[Parcel], Outcome]:
+    """Return a send that takes an hour by the task's clock."""
+    passed = 0.0
+    monkeypatch.setattr(q2_tasks, "ticks", lambda: ticks() + passed)
+
+    def send(parcel: Parcel) -> Outcome:
+        nonlocal passed
+        passed += 3600
+        return Sent()
+
+    return send
+
+
+def test_what_it_has_no_time_for_another_task_goes_on_with(
+    in_an_hour: Callable[[Parcel], Outcome],
+) -> None:
     """Time up with more to do: one more task, and the message in hand is settled."""
-    with Scripted([_slow, Sent()]).on("far", TIMEOUT=1):
+    with Scripted([in_an_hour, Sent()]).on("far"):
         enqueue("far", to="a", text="hello")
         enqueue("far", to="a", text="hello")
-        done = q2_tasks.flush(seconds=0.05)
+        done = q2_tasks.flush()
 
     assert {"sent": 1, "delivered": 1} == done
     assert [S.DELIVERED, S.PENDING] == statuses()
     (task,) = tasks()
     assert ("default",) == task["args"]
-
-
-def _slow(parcel: Parcel) -> Outcome:
-    from tests.wire import quiet
-
-    quiet(0.1)
-    return Sent()
 
 
 def test_the_finaliser_is_called_while_nothing_is_in_the_air(
@@ -226,15 +237,15 @@ def test_what_was_sent_is_settled_though_the_connection_breaks() -> None:
     assert "here" == Chunk.objects.get(delivery=sent.id).receipt
 
 
-def test_where_tasks_wait_the_rest_is_left_to_them() -> None:
+def test_where_tasks_wait_the_rest_is_left_to_them(
+    in_an_hour: Callable[[Parcel], Outcome],
+) -> None:
     """As many as can work at once wait already: one more would only be in the way."""
-    from django_outbox.contrib.django_q import wake
-
     for _ in range(2):
         wake.put("default")
-    with Scripted([_slow, Sent()]).on("far", TIMEOUT=1):
+    with Scripted([in_an_hour]).on("far"):
         enqueue("far", to="a", text="hello")
-        q2_tasks.flush(seconds=0.05)
+        q2_tasks.flush()
 
     assert 2 == len(tasks())
 
