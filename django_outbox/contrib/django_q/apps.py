@@ -26,12 +26,13 @@ class OutboxDjangoQConfig(AppConfig):
 
 
 def django_q_installed(**kwargs: Any) -> list[checks.CheckMessage]:
-    """E014: django-q2 is among the apps."""
-    if apps.is_installed("django_q"):
+    """E014: django-q2 is among the apps, where this one is."""
+    ours = OutboxDjangoQConfig.name
+    if apps.is_installed("django_q") or not apps.is_installed(ours):
         return []
     return [
         checks.Error(
-            "'django_outbox.contrib.django_q' is in INSTALLED_APPS and 'django_q' is not.",
+            f"{ours!r} is in INSTALLED_APPS and 'django_q' is not.",
             hint="Add 'django_q', or remove the other and run outbox_flush --forever.",
             id="outbox.E014",
         )
