@@ -81,7 +81,7 @@ class Move:
 
     name: str
     by: str
-    """Whose move it is: a claim, a sender, rescue, late truth, or a person."""
+    """Whose move it is: a claim, a sender, rescue, late truth, a person, or its head."""
 
     sources: frozenset[ChunkStatus]
     target: ChunkStatus | None
@@ -143,7 +143,7 @@ MARK_UNKNOWN = _move("mark unknown", "person", "failed sending", "unknown")
 CANCEL = _move("cancel", "person", "pending retry failed unknown", "dropped")
 
 DROP_BEHIND = _move("drop behind", "its head", "pending", "dropped")
-RESCHEDULE = _move("reschedule", "its head", "pending retry", "")
+RESCHEDULE = _move("reschedule", "claim or person", "pending retry", "")
 
 MOVES: tuple[Move, ...] = tuple(
     move for move in list(globals().values()) if isinstance(move, Move)

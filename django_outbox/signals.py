@@ -1,4 +1,8 @@
-"""What happened, for observers: sent after commit, robustly; nothing listens to answers."""
+"""What happened, for observers: sent after commit, robustly; nothing listens to answers.
+
+A flusher sends them from its ledger thread, between two rounds: receivers are to be
+quick, and leave what takes long to others.
+"""
 
 from __future__ import annotations
 

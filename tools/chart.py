@@ -14,7 +14,15 @@ sys.path.insert(0, str(ROOT))
 from django_outbox.lifecycle import MOVES, ChunkStatus, Move  # noqa: E402
 
 PAGE = ROOT / "docs" / "lifecycle.md"
-_BY = ["claim", "sender", "rescue", "late truth", "person", "its head"]
+_BY = (
+    "claim",
+    "claim or person",
+    "sender",
+    "rescue",
+    "late truth",
+    "person",
+    "its head",
+)
 
 
 def chart(moves: Iterable[Move]) -> str:

@@ -154,7 +154,7 @@ def _message(about: About) -> Outgoing:
 
 
 def _begin(one: Draft, body_hash: str, lease: timedelta, using: str) -> Claimed:
-    """Row 1b: delivery, chunk and attempt, already claimed, in one transaction."""
+    """Write delivery, chunk and attempt, already claimed, in one transaction."""
     (row,) = one.chunks()
     for model, values in ((Delivery, one.delivery()), (Chunk, row)):
         insert_rows(model, tuple(values), [tuple(values.values())], using=using)

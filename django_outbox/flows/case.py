@@ -24,6 +24,7 @@ _DELIVERY = (
     "status",
     "waiting_since",
     "created_at",
+    "not_before",
     "expires_at",
     "cancelled_at",
     "ledger_only",
@@ -61,7 +62,9 @@ class Case:
 
     delivery_status: DeliveryStatus
     waiting_since: datetime | None
-    created_at: datetime
+    due_since: datetime
+    """When it might first have been sent."""
+
     expires_at: datetime | None
     cancelled_at: datetime | None
     ledger_only: bool
@@ -127,7 +130,7 @@ def _case(chunk: Chunk, delivery: dict[str, Any]) -> Case:
         budget=delivery["attempts_allowed"],
         delivery_status=DeliveryStatus(delivery["status"]),
         waiting_since=delivery["waiting_since"],
-        created_at=delivery["created_at"],
+        due_since=max(filter(None, [delivery["created_at"], delivery["not_before"]])),
         expires_at=delivery["expires_at"],
         cancelled_at=delivery["cancelled_at"],
         ledger_only=delivery["ledger_only"],

@@ -16,6 +16,7 @@ from django_outbox import lifecycle
 from django_outbox.channels.base import Parcel
 from django_outbox.channels.registry import Route
 from django_outbox.flows.advance import Moved, move
+from django_outbox.flows.answers import Answer, Result
 from django_outbox.flows.case import Case, cases, free_deliveries
 from django_outbox.flows.holds import HELD, held_channels, holds_over
 from django_outbox.flows.parcels import body_hash, parcels
@@ -47,6 +48,12 @@ class Claimed:
     """By `stopwatch.ticks`: later than this the send must not begin."""
 
     lease: timedelta
+
+    def answer(self, result: Result) -> Answer:
+        """Answer for this claim."""
+        return Answer(
+            self.delivery_id, self.chunk_id, self.parcel.number, self.token, result
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +209,7 @@ def _stop(
     faults: Mapping[int, str],
     who: Claimer,
 ) -> int:
-    """Rows 3 and 4, where nobody else has the delivery; else the next round's."""
+    """End what must not be claimed, where nobody else has the delivery; else next round."""
     free = free_deliveries({case.delivery_id for case in stopped}, who.using)
     moved = []
     for case in stopped:

@@ -38,10 +38,8 @@ def drain(
     """
     done = Drained()
     rounds = Round(using)
-    rescued = rounds.rescue(channels, at)
-    done.settled += rescued.settled
-    answers = [_take(ask(one), rounds, at) for one in rescued.to_ask]
     known = [alias for alias in routes() if channels is None or alias in channels]
+    answers = _rescue(done, rounds, known, at)
     while True:
         left = math.inf if limit is None else limit - done.sent
         slots = dict.fromkeys(known, 1) if left > 0 else {}
@@ -53,6 +51,19 @@ def drain(
         done.sent += len(answers)
         if not (turn.claimed or turn.to_finalise or (turn.more and slots)):
             return done
+
+
+def _rescue(
+    done: Drained, rounds: Round, known: Collection[str], at: datetime | None
+) -> list[Answer]:
+    """Rescue one after the other what is to be asked after: each within its lease."""
+    answers = []
+    while True:
+        rescued = rounds.rescue(dict.fromkeys(known, 1), at)
+        done.settled += rescued.settled
+        answers += [_take(ask(one), rounds, at) for one in rescued.to_ask]
+        if not (rescued.settled or rescued.to_ask):
+            return answers
 
 
 def _turn(

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from django.db import Error, reset_queries
+from django.db import Error, InterfaceError, OperationalError, reset_queries
 
 from django_outbox import conf
 from django_outbox.flows import senders
-from django_outbox.flows.answers import Answer
+from django_outbox.flows.answers import Answer, NeverSent
 from django_outbox.flows.claim import Claimed
 from django_outbox.flows.heartbeat import Heartbeat
 from django_outbox.flows.plan import Plan
@@ -94,21 +94,26 @@ class Flusher:
     def _finished(self) -> bool:
         if self._stopped is not None:
             over = ticks() - self._stopped >= conf.current().flusher.grace
-            if over and (self._senders.flying or self._held):
+            if over and (self._senders.flying or self._unwritten):
                 self.code = self.code or GRACE_OVER
                 return True
         if self._senders.flying:
             return False
         if self._broken_at is not None and self.plan.once:
-            if self._held and ticks() - self._broken_at < SETTLE_SECONDS:
+            if self._unwritten and ticks() - self._broken_at < SETTLE_SECONDS:
                 return False
             self.code = UNAVAILABLE
             return True
-        if self._held:
+        if self._unwritten:
             return False
         last = self._last
         done = last is not None and not (last.claimed or last.to_finalise or last.more)
         return self._stopped is not None or (self.plan.once and done)
+
+    @property
+    def _unwritten(self) -> bool:
+        """Whether there is something to tell the ledger."""
+        return bool(self._held or self._round.unsure)
 
     def _step(self) -> None:
         """Do one round, if there is a reason to, and wait for the next."""
@@ -120,30 +125,29 @@ class Flusher:
         else:
             self._well()
         reset_queries()
-        self._give_up_on_the_lost()
+        self._give_up_what_hangs()
         if not self._finished():
             self._land(self._senders.wait(self._until_next()))
 
     def _work(self) -> None:
-        if self._broken_at is not None and self._held:
+        # First: whatever fails below, what is in the air must not be rescued.
+        self._renew()
+        if self._broken_at is not None and self._unwritten:
             self._round.settle(self._held, seconds=_SETTLE_IN_ROUND)
             self._held = []
         self._heart.beat()
         if ticks() >= self._rescued + self.plan.poll and self._stopped is None:
             self._rescue()
             self._rescued = ticks()
-        self._renew()
-        if self._held or self._until_look() <= 0:
+        if self._unwritten or self._until_look() <= 0:
             self._turn()
 
     def _turn(self) -> None:
-        answers = list(self._held)
         slots = self._slots()
         callers = 0 if self._stopped is not None else self._senders.free()[FINALISER]
         left = self.plan.max_messages - self.sent
-        turn = self._round.turn(answers, slots, finalise=callers, most=left)
-        self._looked, self._last = ticks(), turn
-        del self._held[: len(answers)]
+        turn = self._round.turn(self._held, slots, finalise=callers, most=left)
+        self._looked, self._last, self._held = ticks(), turn, []
         self._start(turn.claimed)
         for one in turn.to_finalise:
             self._senders.start(senders.finalising(one, self.plan.using))
@@ -151,8 +155,6 @@ class Flusher:
     def _slots(self) -> dict[str, int]:
         """Say how many each channel may claim now."""
         if self._stopped is not None:
-            return {}
-        if self.sent >= self.plan.max_messages:
             return {}
         free = self._senders.free()
         return {name: n for name, n in free.items() if name != FINALISER and n > 0}
@@ -164,7 +166,7 @@ class Flusher:
                 self.sent += 1
                 self._senders.start(senders.sending(one))
             else:
-                self._held.append(senders.handed_back(one))
+                self._held.append(one.answer(NeverSent()))
         if self.sent >= self.plan.max_messages:
             self.stop()
 
@@ -190,6 +192,7 @@ class Flusher:
         for job in jobs:
             if job.answer is not None:
                 self._held.append(job.answer)
+                self.sent -= isinstance(job.answer.result, NeverSent)
             if job.channel == FINALISER:
                 self._last = None  # more may have waited for this slot
 
@@ -211,7 +214,7 @@ class Flusher:
         moment = min(ends, self._heart.next, self._senders.next(settings.max_send))
         return min(self.plan.poll, self._until_look(), moment - ticks())
 
-    def _give_up_on_the_lost(self) -> None:
+    def _give_up_what_hangs(self) -> None:
         for job in self._senders.abandon(conf.current().flusher.max_send):
             logger.error("sender lost", extra={"channel": job.channel})
         if self._senders.worn_out() and self._stopped is None:
@@ -225,7 +228,9 @@ class Flusher:
 
     def _broken(self, error: Error) -> None:
         if self._broken_at is None:
-            logger.warning("database away", exc_info=error)
+            away = isinstance(error, OperationalError | InterfaceError)
+            what = "database away" if away else "round failed"
+            logger.warning(what, exc_info=error)
             self._broken_at = ticks()
         self._pause = min(max(self._pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
 

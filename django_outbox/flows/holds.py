@@ -61,7 +61,7 @@ def hold(held: Held, now: datetime, using: str) -> bool:
         },
     )
     live = row.until is None or row.until > now
-    longer = held.until is None or (row.until is not None and row.until < held.until)
+    longer = row.until is not None and (held.until is None or row.until < held.until)
     if created or (live and not longer):
         return bool(created)
     row.until, row.code, row.reason = held.until, held.code, held.reason

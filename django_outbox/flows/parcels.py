@@ -53,7 +53,7 @@ def _read(ids: set[UUID], using: str) -> tuple[dict[UUID, Delivery], dict[UUID, 
 def parcel(chunk: Chunk, delivery: Delivery, timeout: float) -> Parcel:
     """Make what a channel gets of a chunk, as it was read before its next attempt."""
     return Parcel(
-        channel=delivery.channel,
+        channel=chunk.channel,
         destination=delivery.destination,
         account=delivery.account,
         thread=delivery.thread,
@@ -71,6 +71,6 @@ def parcel(chunk: Chunk, delivery: Delivery, timeout: float) -> Parcel:
 
 
 def body_hash(parcel: Parcel) -> str:
-    """Hash what this attempt hands over, so that a person can tell two apart."""
+    """Hash what this attempt says and to whom, so that a person can tell two apart."""
     body = [parcel.channel, parcel.destination, parcel.text, parcel.payload]
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypeAlias
 from uuid import uuid4
 
 from django_outbox import lifecycle
@@ -49,10 +50,14 @@ class _Lost:
     lost_by: str
 
 
+Expired: TypeAlias = tuple[int, int, str]
+"""A claim whose lease has run out: chunk id, attempt number, claim token."""
+
+
 def expired(
     channels: Collection[str], now: datetime, using: str, limit: int
-) -> list[tuple[int, int, str]]:
-    """Find claims whose lease has run out: (chunk id, attempt number, claim token)."""
+) -> list[Expired]:
+    """Find claims whose lease has run out, the oldest attempts first."""
     lost = Attempt.objects.using(using).filter(
         completed_at__isnull=True,
         began_at__lte=now,
@@ -65,33 +70,30 @@ def expired(
 
 
 def rescue(
-    channels: Mapping[str, int], now: datetime, using: str, limit: int = 256
+    found: Sequence[Expired], askers: Mapping[str, int], now: datetime, using: str
 ) -> Rescued:
-    """Rescue expired leases of these channels, in the open transaction of the caller.
+    """Rescue what was found expired, in the open transaction of the caller.
 
-    The values of `channels` say how many of each may be asked after now.
+    `askers` says how many of each channel may be asked after now.
 
     Status, token and lease are looked at again under lock: a claim that was renewed,
     settled or replaced meanwhile is left alone.
     """
-    found = expired(channels, now, using, limit)
     lost = _locked(found, now, using)
-    askers = dict(channels)
+    free = dict(askers)
     to_ask = []
     settled = []
     for one in lost:
         if not _worth_asking(one):
             settled.append(_settled(one, now))
-        elif askers[one.case.channel] > 0:
-            askers[one.case.channel] -= 1
+        elif free[one.case.channel] > 0:
+            free[one.case.channel] -= 1
             to_ask.append(one)
     write(settled, now, using)
     return Rescued(settled, _take_to_ask(to_ask, now, using))
 
 
-def _locked(
-    found: Sequence[tuple[int, int, str]], now: datetime, using: str
-) -> list[_Lost]:
+def _locked(found: Sequence[Expired], now: datetime, using: str) -> list[_Lost]:
     numbers = {chunk: {number} for chunk, number, _token in found}
     tokens = {chunk: token for chunk, _number, token in found}
     parents = Chunk.objects.using(using).filter(pk__in=numbers)
@@ -180,12 +182,13 @@ def _take_to_ask(lost: Sequence[_Lost], now: datetime, using: str) -> list[Claim
         using=using,
     )
     chunks = Chunk.objects.using(using).filter(pk__in=taken)
-    started = ticks()
     claimed = []
     for chunk, parcel in parcels(chunks, 0, using)[0]:
         way = route(chunk.channel)
         lease = leases[chunk.pk]
         ready = replace(parcel, timeout=way.timeout)
-        by = started + lease.total_seconds() - way.timeout
-        claimed.append(Claimed(ready, chunk.delivery_id, chunk.pk, token, by, lease))
+        asked_by = ticks() + lease.total_seconds()
+        claimed.append(
+            Claimed(ready, chunk.delivery_id, chunk.pk, token, asked_by, lease)
+        )
     return claimed

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -19,20 +20,19 @@ from django.db import DataError, IntegrityError, InterfaceError, OperationalErro
 
 from django_outbox.channels.registry import routes
 from django_outbox.flows import events
-from django_outbox.flows.answers import Answer
+from django_outbox.flows.answers import Answer, NeverSent
 from django_outbox.flows.claim import Claim, Claimed, Claimer, claim
 from django_outbox.flows.finalise import Finalising, begin_due
-from django_outbox.flows.rescue import Rescued, rescue
+from django_outbox.flows.rescue import Expired, Rescued, expired, rescue
 from django_outbox.flows.settle import Settled, settle
 from django_outbox.flows.stopwatch import ticks
 from django_outbox.lifecycle import ChunkStatus, DeliveryStatus
-from django_outbox.models import Chunk
 from django_outbox.models.dialects import in_own_transaction, mend, now
 
 logger = logging.getLogger("django_outbox")
 
-ASK_AT_ONCE = 256
-"""How many are asked after in one go where nobody says."""
+ASK_AT_ONCE = RESCUE_AT_ONCE = 256
+"""How many are asked after, where nobody says, and looked at in one go."""
 
 SETTLE_SECONDS = 60.0
 """How long outcomes are tried to be written before the caller hears of it."""
@@ -62,8 +62,8 @@ class Round:
     """Claim only what was due then, and what that releases."""
 
     _released: set[UUID] = field(default_factory=set, init=False)
-    _unsure: Sequence[Claimed] = field(default=(), init=False)
-    """Claims whose COMMIT was not answered: they are ours, or they never were."""
+    unsure: list[Answer] = field(default_factory=list, init=False)
+    """Hand-backs of claims whose COMMIT was not answered: they are ours, or never were."""
 
     def turn(
         self,
@@ -79,16 +79,17 @@ class Round:
         At most `most` are claimed in all, whatever the slots.
 
         Raises what the database raises; then nothing is settled or claimed, as far as
-        anybody knows, and the same answers are to be given again.
+        anybody knows, and the same answers are to be given again. What it would have
+        claimed is handed back with them: its token says whether it was.
         """
-        confirmed = self._confirm()
+        known = [*answers, *self.unsure]
         planned = Turn()
 
         def body() -> Turn:
             nonlocal planned
             started = ticks()
             moment = at or now(self.using)
-            settled = settle(answers, moment, self.using) if answers else []
+            settled = settle(known, moment, self.using) if known else []
             to_finalise = begin_due(moment, self.using, finalise)
             who = Claimer(
                 self.using,
@@ -105,13 +106,14 @@ class Round:
         try:
             turn = in_own_transaction(self.using, body)
         except BaseException:
-            self._unsure = [*confirmed, *planned.claimed]
+            self.unsure += [one.answer(NeverSent()) for one in planned.claimed]
             raise
+        self.unsure = []
         events.settled(turn.settled, self.using)
         events.claimed(turn.claimed)
         self._released |= self._released_by(turn.settled)
         self._released -= {one.delivery_id for one in turn.claimed}
-        return replace(turn, claimed=[*confirmed, *turn.claimed])
+        return turn
 
     def _claim(self, slots: Mapping[str, int], who: Claimer) -> Claim:
         known = routes()
@@ -148,10 +150,13 @@ class Round:
         pause = 0.05
         while True:
             try:
-                return self._settle(answers, at, seconds)
+                settled = self._settle([*answers, *self.unsure], at, seconds)
             except (OperationalError, InterfaceError):
                 if ticks() + pause > deadline:
                     raise
+            else:
+                self.unsure = []
+                return settled
             time.sleep(pause)
             pause = min(pause * 2, 2.0)
             mend(self.using)
@@ -167,54 +172,67 @@ class Round:
         except (DataError, IntegrityError) as error:
             if len(answers) > 1:
                 return [one for a in answers for one in self._settle([a], at, seconds)]
-            return self._settle([_unwritable(answers[0], error)], at, seconds)
+            bare = _bare(answers[0], error)
+            return self._settle([bare], at, seconds) if bare else []
         events.settled(settled, self.using)
         self._released |= self._released_by(settled)
         return settled
 
     def rescue(
-        self, channels: Collection[str] | None = None, at: datetime | None = None
+        self, askers: Mapping[str, int] | None = None, at: datetime | None = None
     ) -> Rescued:
-        """Rescue expired leases, of these channels or of all that are known here.
+        """Rescue expired leases of these channels, or of all that are known here.
 
-        Where `channels` is a mapping, its values say how many may be asked after now.
+        `askers` says how many of each channel may be asked after now; of one that can
+        be asked and has none free, nothing is looked at.
         """
-        known = dict.fromkeys(routes(), ASK_AT_ONCE)
-        given = known if channels is None else channels
-        said = given if isinstance(given, Mapping) else {}
-        mine = {name: said.get(name, ASK_AT_ONCE) for name in given if name in known}
-
-        def body() -> Rescued:
-            return rescue(mine, at or now(self.using), self.using)
-
-        rescued = in_own_transaction(self.using, body)
+        known = routes()
+        given = dict.fromkeys(known, ASK_AT_ONCE) if askers is None else askers
+        mine = {
+            name: free
+            for name, free in given.items()
+            if name in known and (free > 0 or not known[name].channel.can_be_asked)
+        }
+        moment = at or now(self.using)
+        found = expired(mine, moment, self.using, RESCUE_AT_ONCE)
+        rescued = self._rescue(found, mine, moment)
         events.settled(rescued.settled, self.using, rescued=True)
         self._released |= self._released_by(rescued.settled)
         return rescued
 
-    def _confirm(self) -> list[Claimed]:
-        """Read claims whose COMMIT was not answered again, by their tokens."""
-        if not self._unsure:
-            return []
-        tokens = {one.token for one in self._unsure}
-        ours = Chunk.objects.using(self.using).filter(
-            pk__in=[one.chunk_id for one in self._unsure],
-            status=ChunkStatus.SENDING,
-            claim_token__in=tokens,
-        )
-        mine = set(ours.values_list("pk", "claim_token"))
-        found = [one for one in self._unsure if (one.chunk_id, one.token) in mine]
-        self._unsure = ()
-        return found
+    def _rescue(
+        self, found: Sequence[Expired], askers: Mapping[str, int], at: datetime
+    ) -> Rescued:
+        """Rescue all of them in one transaction; where a row is refused, each in its own."""
+
+        def body() -> Rescued:
+            return rescue(found, askers, at, self.using)
+
+        try:
+            return in_own_transaction(self.using, body)
+        except (DataError, IntegrityError):
+            if len(found) == 1:
+                logger.exception("unwritable", extra={"chunk": found[0][0]})
+                return Rescued()
+        left = Counter(askers)
+        settled: list[Settled] = []
+        to_ask: list[Claimed] = []
+        for one in found:
+            rescued = self._rescue([one], left, at)
+            left.subtract(asked.parcel.channel for asked in rescued.to_ask)
+            settled += rescued.settled
+            to_ask += rescued.to_ask
+        return Rescued(settled, to_ask)
 
 
-def _unwritable(answer: Answer, error: Exception) -> Answer:
-    """Keep that it happened, where its own words can't be written."""
+def _bare(answer: Answer, error: Exception) -> Answer | None:
+    """Keep that it happened, where its own words can't be written.
+
+    None: not even that can be. Its lease will run out, and rescue finds the attempt.
+    """
     bare: dict[str, Any] = {"receipt": "", "response_code": None, "retry_after": None}
     bare |= {"reason": "The answer's own words could not be written."}
     known = {name: bare[name] for name in bare if hasattr(answer.result, name)}
     result: Any = replace(answer.result, **known)
-    if result == answer.result:
-        raise error
     logger.error("unwritable", exc_info=error, extra={"chunk": answer.chunk_id})
-    return replace(answer, result=result)
+    return None if result == answer.result else replace(answer, result=result)

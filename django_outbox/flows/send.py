@@ -45,12 +45,16 @@ def send(claimed: Claimed, asking: Callable[[], None] = _unheard) -> Returned:
         channel = route(claimed.parcel.channel).channel
     except (UnknownChannel, ImproperlyConfigured) as error:
         return _returned(claimed, _never(error))
+    if ticks() > claimed.start_before:
+        return _returned(claimed, NeverSent())
     try:
         prepared = channel.prepare(claimed.parcel)
     except BaseException as error:  # noqa: BLE001  # a poison message dies alone
         return _returned(claimed, _never(error), error)
     if ticks() > claimed.start_before:
-        return _returned(claimed, NeverSent())
+        # Not handed back: a message that is always slow would come again for ever.
+        slow = Deferred("It took too long to make it ready.", code="prepare_slow")
+        return _returned(claimed, slow)
     escaped: BaseException | None = None
     try:
         result: Result = _outcome(channel, channel.send(prepared))
@@ -136,12 +140,5 @@ def _ids(claimed: Claimed) -> dict[str, Any]:
 def _returned(
     claimed: Claimed, result: Result, escaped: BaseException | None = None
 ) -> Returned:
-    answer = Answer(
-        claimed.delivery_id,
-        claimed.chunk_id,
-        claimed.parcel.number,
-        claimed.token,
-        result,
-    )
     stops = escaped is not None and not isinstance(escaped, Exception)
-    return Returned(answer, escaped if stops else None)
+    return Returned(claimed.answer(result), escaped if stops else None)

@@ -1,6 +1,7 @@
 """Threads that send: one for each slot, so that what is claimed starts at once.
 
-They alone do network I/O. All bookkeeping belongs to the thread that gives them work.
+They alone do network I/O. The books are kept by the thread that gives them work; a
+sender says no more than that it has begun to ask, so that its lease is left alone.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import TypeAlias
 
-from django.db import close_old_connections, connections, reset_queries
+from django.db import Error, close_old_connections, connections, reset_queries
 
-from django_outbox.flows.answers import Answer, NeverSent
+from django_outbox.flows.answers import Answer
 from django_outbox.flows.claim import Claimed
 from django_outbox.flows.finalise import Finalising, finalise
 from django_outbox.flows.send import ask, send
@@ -25,6 +26,9 @@ logger = logging.getLogger("django_outbox")
 
 FINALISER = ""
 """The name of the one slot that runs the project's finaliser."""
+
+HUNG_FINALISERS = 3
+"""After so many that hang, each with a connection and a row of its own, no more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,9 +43,6 @@ class Job:
     renewable: bool = True
     """Whether its lease is to be renewed while it runs."""
 
-    lost: bool = False
-    """Given up: its thread is not waited for, its answer still counts."""
-
     answer: Answer | None = None
 
     @property
@@ -52,26 +53,26 @@ class Job:
         return self.renewed + self.claimed.lease.total_seconds() / 3
 
 
-Wake: TypeAlias = None
-
-
 def sending(claimed: Claimed) -> Job:
     """Make the job that sends a parcel."""
 
     def run(job: Job) -> Answer:
-        def asking() -> None:
+        def stop_renewing() -> None:
             job.renewable = False
 
-        return send(claimed, asking).answer
+        return send(claimed, stop_renewing).answer
 
     return Job(claimed.parcel.channel, run, claimed)
 
 
 def asking(claimed: Claimed) -> Job:
     """Make the job that asks after one; its lease is not renewed."""
-    job = Job(claimed.parcel.channel, lambda _job: ask(claimed).answer, claimed)
-    job.renewable = False
-    return job
+    return Job(
+        claimed.parcel.channel,
+        lambda _job: ask(claimed).answer,
+        claimed,
+        renewable=False,
+    )
 
 
 def finalising(one: Finalising, using: str) -> Job:
@@ -80,22 +81,13 @@ def finalising(one: Finalising, using: str) -> Job:
     def run(_job: Job) -> None:
         finalise(one, using)
 
-    job = Job(FINALISER, run)
-    job.renewable = False
-    return job
-
-
-def handed_back(one: Claimed) -> Answer:
-    """Answer for a claim whose send has not begun."""
-    return Answer(
-        one.delivery_id, one.chunk_id, one.parcel.number, one.token, NeverSent()
-    )
+    return Job(FINALISER, run, renewable=False)
 
 
 class Sender(threading.Thread):
     """One slot's thread: takes a job, does it, hands it back, until told to end."""
 
-    def __init__(self, done: SimpleQueue[Job | Wake]) -> None:
+    def __init__(self, done: SimpleQueue[Job | None]) -> None:
         super().__init__(name="outbox-sender", daemon=True)
         self.inbox: SimpleQueue[Job | None] = SimpleQueue()
         self.done = done
@@ -109,10 +101,16 @@ class Sender(threading.Thread):
                 # Without an answer the lease runs out, and rescue finds the attempt.
                 logger.exception("sender")
             finally:
-                close_old_connections()
-                reset_queries()
                 self.done.put(job)
+            _clean_up()
         connections.close_all()
+
+
+def _clean_up() -> None:
+    """Leave no connection open that Django would not keep, and no query log."""
+    with suppress(Error):
+        close_old_connections()
+    reset_queries()
 
 
 class Senders:
@@ -123,13 +121,15 @@ class Senders:
         self.flying: dict[Job, Sender] = {}
         self.lost: list[Job] = []
         self._idle: dict[str, list[Sender]] = {name: [] for name in self.slots}
-        self._done: SimpleQueue[Job | Wake] = SimpleQueue()
+        self._done: SimpleQueue[Job | None] = SimpleQueue()
 
     def free(self) -> dict[str, int]:
         """Say how many more each channel can send at once."""
         free = dict(self.slots)
         for job in self.flying:
             free[job.channel] -= 1
+        if sum(job.channel == FINALISER for job in self.lost) >= HUNG_FINALISERS:
+            free[FINALISER] = 0
         return free
 
     def start(self, job: Job) -> None:
@@ -160,7 +160,7 @@ class Senders:
             pass
         return ended
 
-    def _collect(self, job: Job | Wake, ended: list[Job]) -> None:
+    def _collect(self, job: Job | None, ended: list[Job]) -> None:
         if job is None:
             return
         ended.append(job)
@@ -180,7 +180,6 @@ class Senders:
         late = [job for job in self.flying if ticks() - job.began >= older_than]
         for job in late:
             sender = self.flying.pop(job)
-            job.lost = True
             sender.inbox.put(None)
             self.lost.append(job)
         return late

@@ -65,9 +65,9 @@ class Terms:
         own = self.schedule.delay(max(tries, 1))
         return backoff.wait(own, retry_after, self.retry_after_cap)
 
-    def given_up(self, created_at: datetime, now: datetime) -> bool:
+    def given_up(self, due_since: datetime, now: datetime) -> bool:
         """Whether even what spends no budget counts by now."""
-        return (now - created_at).total_seconds() > self.give_up_after
+        return (now - due_since).total_seconds() > self.give_up_after
 
 
 def terms_of(channel: str) -> Terms:

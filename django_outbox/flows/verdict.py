@@ -44,7 +44,7 @@ class Judge:
     moves: dict[ChunkStatus, Move] = field(default_factory=lambda: _IN_HAND)
 
     def in_hand(self) -> Ending:
-        """Rows 5 to 11, 13 and 15: the claim still holds."""
+        """Decide while the claim still holds."""
         if not isinstance(self.result, Sent):
             for known in self.others:
                 if known.status == AttemptStatus.SENT:
@@ -69,7 +69,7 @@ class Judge:
                 return of_attempt(self.result)
 
     def late(self) -> Ending:
-        """Row 14: the claim is lost, the truth is kept, and settles its own doubt."""
+        """Decide after the claim is lost: the truth is kept, and settles its own doubt."""
         result = self.result
         if isinstance(result, NeverSent):
             result = Deferred("The send never began.", code="never_sent", counts=False)
@@ -127,7 +127,7 @@ class Judge:
         return replace(ending, change=change, late=True)
 
     def delivered(self, receipt: str) -> Ending:
-        """Row 6: it was accepted, now or by an attempt before this one."""
+        """Deliver it: it was accepted, now or by an attempt before this one."""
         result = self.result
         change = self._change(
             ChunkStatus.DELIVERED,
@@ -143,9 +143,9 @@ class Judge:
         return replace(of_attempt(result), change=change, release_at=release_at)
 
     def deferred(self, outcome: Deferred) -> Ending:
-        """Rows 7 to 9: not accepted, to be tried again while the budget lasts."""
+        """Try it again while the budget lasts: it was not accepted."""
         state, terms = self.case.state, self.terms
-        counts = outcome.counts or terms.given_up(self.case.created_at, self.now)
+        counts = outcome.counts or terms.given_up(self.case.due_since, self.now)
         allowed = state.attempts_allowed + (not counts)
         tries = state.attempts_made - (allowed - self.case.budget)
         due = self.now + timedelta(seconds=terms.wait(tries, outcome.retry_after))
@@ -165,7 +165,7 @@ class Judge:
         return replace(of_attempt(outcome), change=change, held_until=held)
 
     def refused(self, outcome: Refused) -> Ending:
-        """Row 10: not accepted, and it never will be."""
+        """Fail it: it was not accepted, and never will be."""
         ending = self._ended(ChunkStatus.FAILED, outcome.reason, outcome.code)
         held = None if outcome.scope is Scope.MESSAGE else (None,)
         return replace(ending, held_until=held)
@@ -206,7 +206,7 @@ class Judge:
         return replace(of_attempt(self.result), change=change)
 
     def _handed_back(self, until: datetime | None) -> Ending:
-        """Row 5: the send never began, so there was no attempt."""
+        """Hand it back: the send never began, so there was no attempt."""
         state = self.case.state
         first = state.attempts_made == 1
         change = Change.of(

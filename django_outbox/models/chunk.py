@@ -62,7 +62,7 @@ class ChunkQuerySet(models.QuerySet["Chunk"]):
         )
 
     def move(self, changes: Sequence[Change]) -> set[int]:
-        """Make many moves in one guarded statement; give the ids that moved.
+        """Make many moves in one go, each guarded; give the ids that moved.
 
         This is the only writer of a chunk's status. A row moves only while its status
         is still the one the move was planned from and, in `sending`, while it is held

@@ -248,7 +248,7 @@ def test_row_12_rescue_of_some_channels_leaves_the_others() -> None:
     claim_one(0)
     claim_one(0, channel="other")
 
-    Round("default").rescue(["far"], at(LEASE))
+    Round("default").rescue({"far": 1}, at(LEASE))
 
     assert ("unknown", "sending") == (statuses(mine)[1], statuses(theirs)[1])
 

@@ -341,10 +341,10 @@ def test_an_answer_for_what_is_gone_is_no_fault() -> None:
     assert [here.pk] == [one.case.delivery_id for one in settled]
 
 
-def test_a_claim_whose_commit_was_not_answered_is_sent_once_it_is_found(
+def test_a_claim_whose_commit_was_not_answered_is_handed_back_and_claimed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The next round reads it by its token, and gives it out with its own."""
+    """The next round finds it by its token: never sent, it costs no attempt."""
     delivery = put()
     rounds = Round("default")
     real = in_own_transaction
@@ -358,11 +358,12 @@ def test_a_claim_whose_commit_was_not_answered_is_sent_once_it_is_found(
         rounds.turn([], {"far": 1}, at(0))
     monkeypatch.setattr(f"{ROUND}.in_own_transaction", real)
 
-    other = put()
-    claimed = rounds.turn([], {"far": 1}, at(1)).claimed
+    (claimed,) = rounds.turn([], {"far": 1}, at(1)).claimed
     again = rounds.turn([], {"far": 1}, at(1)).claimed
 
-    assert [delivery.pk, other.pk] == [one.delivery_id for one in claimed]
+    assert delivery.pk == claimed.delivery_id
+    assert 1 == claimed.parcel.number
+    assert ["pending"] == tries(delivery)
     assert [] == again
 
 

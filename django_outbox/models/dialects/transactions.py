@@ -22,6 +22,7 @@ CLOCK = {"postgresql": "STATEMENT_TIMESTAMP()", "mysql": "UTC_TIMESTAMP(6)"}
 """The clock in SQL, in UTC. SQLite has none of its own; there it is the process's."""
 
 _CONFLICTS = {"40001", "40P01", "55P03", 1205, 1213, 1020}
+_LOCKED = tuple(f"database{what} is locked" for what in ("", " table", " schema"))
 
 
 def now(using: str) -> datetime:
@@ -106,7 +107,7 @@ def is_conflict(error: BaseException) -> bool:
     """Whether the same transaction may pass if it is simply repeated."""
     cause = error.__cause__ or error
     code = getattr(cause, "sqlstate", None) or (cause.args[:1] or [""])[0]
-    return code in _CONFLICTS or "locked" in str(cause)
+    return code in _CONFLICTS or str(code).startswith(_LOCKED)
 
 
 def mend(using: str) -> None:
