@@ -4,7 +4,8 @@ Errors: E001 unknown key; E002 wrong type; E003 out of range; E004 BACKEND canno
 imported; E005 OPTIONS refused; E006 MAX_SEND under a TIMEOUT; E007 DEDUPLICATES within
 the lease; E008 DEDUPLICATES not said; E009 FINALISER cannot be called; E010 DATABASES
 TIME_ZONE on MariaDB; E011 local times without USE_TZ; E012 character set on MariaDB;
-E013 django-q2's timeout under a lease.
+E013 django-q2's timeout under a lease. E014, an option of a channel, comes from the
+channels, and E015, django-q2 not installed, from its own edge.
 
 Warnings: W001 GRACE under a lease; W002 many slots and no way out of doubt; W003 SQLite
 without IMMEDIATE transactions.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from django_outbox.flows.answers import Result
 from django_outbox.flows.text import CODE_LENGTH, KEY_LENGTH, storable
@@ -60,3 +60,12 @@ _CLEAN: dict[str, Callable[[Any], Any]] = {
     "scope": _scope,
     "phase": _phase,
 }
+
+
+def bare(result: Result) -> Result:
+    """Take the result's own words away, which the database will not have."""
+    plain: dict[str, Any] = {"receipt": "", "response_code": None, "retry_after": None}
+    plain |= {"reason": "The answer's own words could not be written."}
+    known = {name: plain[name] for name in plain if hasattr(result, name)}
+    without: Any = replace(result, **known)
+    return cast("Result", without)

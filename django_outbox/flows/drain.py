@@ -77,7 +77,8 @@ def _turn(
         return rounds.turn(answers, slots, at, finalise=16, most=most)
     except Exception:
         # What became of a send is worth more patience than the next claim.
-        rounds.settle(answers, at)
+        if answers:
+            rounds.settle(answers, at)
         raise
 
 

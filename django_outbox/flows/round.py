@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from django.db import DataError, IntegrityError, InterfaceError, OperationalError
@@ -22,6 +21,7 @@ from django_outbox.channels.registry import routes
 from django_outbox.flows import events
 from django_outbox.flows.answers import Answer, NeverSent
 from django_outbox.flows.claim import Claim, Claimed, Claimer, claim
+from django_outbox.flows.cleaning import bare
 from django_outbox.flows.finalise import Finalising, begin_due
 from django_outbox.flows.rescue import Expired, Rescued, expired, rescue
 from django_outbox.flows.settle import Settled, settle
@@ -169,13 +169,32 @@ class Round:
 
         try:
             settled = in_own_transaction(self.using, body, seconds=seconds)
-        except (DataError, IntegrityError) as error:
+        except (DataError, IntegrityError):
             if len(answers) > 1:
-                return [one for a in answers for one in self._settle([a], at, seconds)]
-            bare = _bare(answers[0], error)
-            return self._settle([bare], at, seconds) if bare else []
+                return self._settle_each(answers, at, seconds)
+            (answer,) = answers
+            plain = replace(answer, result=bare(answer.result))
+            if plain == answer:
+                raise
+            logger.exception("unwritable", extra={"chunk": answer.chunk_id})
+            return self._settle([plain], at, seconds)
         events.settled(settled, self.using)
         self._released |= self._released_by(settled)
+        return settled
+
+    def _settle_each(
+        self, answers: Sequence[Answer], at: datetime | None, seconds: float
+    ) -> list[Settled]:
+        """Write each by itself; those behind one that can't be written are, too."""
+        settled: list[Settled] = []
+        refused: Exception | None = None
+        for answer in answers:
+            try:
+                settled += self._settle([answer], at, seconds)
+            except (DataError, IntegrityError) as error:
+                refused = error
+        if refused is not None:
+            raise refused
         return settled
 
     def rescue(
@@ -223,16 +242,3 @@ class Round:
             settled += rescued.settled
             to_ask += rescued.to_ask
         return Rescued(settled, to_ask)
-
-
-def _bare(answer: Answer, error: Exception) -> Answer | None:
-    """Keep that it happened, where its own words can't be written.
-
-    None: not even that can be. Its lease will run out, and rescue finds the attempt.
-    """
-    bare: dict[str, Any] = {"receipt": "", "response_code": None, "retry_after": None}
-    bare |= {"reason": "The answer's own words could not be written."}
-    known = {name: bare[name] for name in bare if hasattr(answer.result, name)}
-    result: Any = replace(answer.result, **known)
-    logger.error("unwritable", exc_info=error, extra={"chunk": answer.chunk_id})
-    return None if result == answer.result else replace(answer, result=result)

@@ -260,4 +260,4 @@ def test_e014_django_q_is_missing(settings: Any) -> None:
     ]
     (error,) = django_q_installed()
 
-    assert "outbox.E014" == error.id
+    assert "outbox.E015" == error.id

@@ -13,54 +13,20 @@ from django_outbox.models import Attempt, Chunk, Flusher
 from tests.crash.channels import BLIND
 from tests.crash.conftest import Child, Scene, attempts_of, chunk_of
 from tests.invariants import assert_invariants
+from tests.refusals import execute, refused
 from tests.wire import quiet, until
 
 _TABLE, _AWAY = "django_outbox_chunk", "django_outbox_away"
-_REFUSE = {
-    "sqlite": """
-        CREATE TRIGGER refuse BEFORE UPDATE ON django_outbox_chunk
-        WHEN NEW.{} BEGIN SELECT RAISE(ABORT, 'no'); END""",
-    "mysql": """
-        CREATE TRIGGER refuse BEFORE UPDATE ON django_outbox_chunk FOR EACH ROW
-        IF NEW.{} THEN
-            SIGNAL SQLSTATE '23000' SET MYSQL_ERRNO = 1062, MESSAGE_TEXT = 'no';
-        END IF""",
-    "postgresql": """
-        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-            $$ BEGIN RAISE check_violation; END $$;
-        CREATE TRIGGER refuse BEFORE UPDATE ON django_outbox_chunk FOR EACH ROW
-        WHEN (NEW.{}) EXECUTE FUNCTION refuse()""",
-}
-_ACCEPT = {
-    "sqlite": "DROP TRIGGER refuse",
-    "mysql": "DROP TRIGGER refuse",
-    "postgresql": "DROP FUNCTION refuse CASCADE",
-}
-
-
-def _do(sql: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(sql)
 
 
 @contextmanager
 def no_table() -> Iterator[None]:
     """Have every statement about chunks fail, on every connection."""
-    _do(f"ALTER TABLE {_TABLE} RENAME TO {_AWAY}")
+    execute(f"ALTER TABLE {_TABLE} RENAME TO {_AWAY}")
     try:
         yield
     finally:
-        _do(f"ALTER TABLE {_AWAY} RENAME TO {_TABLE}")
-
-
-@contextmanager
-def refused(what: str) -> Iterator[None]:
-    """Have every update of a chunk to this fail, while all others work."""
-    _do(_REFUSE[connection.vendor].format(what))
-    try:
-        yield
-    finally:
-        _do(_ACCEPT[connection.vendor])
+        execute(f"ALTER TABLE {_AWAY} RENAME TO {_TABLE}")
 
 
 def cut_connections() -> int:
@@ -83,9 +49,15 @@ def cut_connections() -> int:
 
 
 def changes_of_state(flusher: Child) -> list[str]:
-    """Read what it said about the database, in order."""
-    told = {"database away", "database back"}
-    return [one["event"] for one in flusher.log if one["event"] in told]
+    """Read what it said about the database, in order: `trouble`, `database back`."""
+    told = {"database away": "trouble", "round failed": "trouble"}
+    told["database back"] = "database back"
+    return [told[one["event"]] for one in flusher.log if one["event"] in told]
+
+
+def wait_for_trouble(flusher: Child) -> None:
+    """Wait until it has said that it cannot use the database."""
+    until(lambda: "trouble" in changes_of_state(flusher), what="no trouble")
 
 
 def test_an_outcome_is_kept_until_it_can_be_written(scene: Scene) -> None:
@@ -97,13 +69,13 @@ def test_an_outcome_is_kept_until_it_can_be_written(scene: Scene) -> None:
 
     with no_table():
         gate.open()
-        flusher.wait_for("database away")
+        wait_for_trouble(flusher)
         quiet(0.5)
     until(lambda: ChunkStatus.DELIVERED == chunk_of(sent).status)
     flusher.wait_for("database back")
 
     assert 0 == flusher.stop()
-    assert ["database away", "database back"] == changes_of_state(flusher)
+    assert ["trouble", "database back"] == changes_of_state(flusher)
     assert [1] == [one.number for one in attempts_of(sent)]
     assert 1 == len(scene.wire.lines)
     scene.finish()
@@ -116,13 +88,13 @@ def test_an_idle_flusher_tells_once_that_the_database_is_away(scene: Scene) -> N
     until(Flusher.objects.exists)
 
     with no_table():
-        flusher.wait_for("database away")
+        wait_for_trouble(flusher)
         quiet(0.8)
     sent = scene.enqueue(BLIND)
     until(lambda: ChunkStatus.DELIVERED == chunk_of(sent).status)
 
     assert 0 == flusher.stop()
-    assert ["database away", "database back"] == changes_of_state(flusher)
+    assert ["trouble", "database back"] == changes_of_state(flusher)
 
 
 def test_an_outcome_that_the_database_refuses_holds_up_no_other(scene: Scene) -> None:
@@ -156,7 +128,7 @@ def test_nothing_is_claimed_while_an_outcome_is_not_written(scene: Scene) -> Non
 
     with refused("status = 'delivered'"):
         gate.open()
-        flusher.wait_for("database away")
+        wait_for_trouble(flusher)
         later = scene.enqueue(BLIND)
         quiet(0.5)
         assert ChunkStatus.SENDING == chunk_of(sent).status
@@ -168,7 +140,7 @@ def test_nothing_is_claimed_while_an_outcome_is_not_written(scene: Scene) -> Non
 
     until(lambda: 2 == Chunk.objects.filter(status=ChunkStatus.DELIVERED).count())
     assert 0 == flusher.stop()
-    assert ["database away", "database back"] == changes_of_state(flusher)
+    assert ["trouble", "database back"] == changes_of_state(flusher)
     assert 2 == len(scene.wire.lines)
     assert [] == flusher.events("unknown")
     scene.finish()
@@ -230,7 +202,7 @@ def test_once_says_that_the_database_is_away(scene: Scene) -> None:
         flusher = scene.flush()
 
     assert 75 == flusher.wait()
-    assert ["database away"] == changes_of_state(flusher)
+    assert ["trouble"] == changes_of_state(flusher)
     assert "Traceback" not in flusher.text
     scene.finish()
     assert_invariants(scene.wire)
@@ -246,7 +218,7 @@ def test_once_that_gets_its_database_back_does_its_work(scene: Scene) -> None:
 
     with no_table():
         gate.open()
-        flusher.wait_for("database away")
+        wait_for_trouble(flusher)
 
     assert 0 == flusher.wait()
     assert 2 == len(scene.wire.lines)

@@ -26,7 +26,7 @@ class OutboxDjangoQConfig(AppConfig):
 
 
 def django_q_installed(**kwargs: Any) -> list[checks.CheckMessage]:
-    """E014: django-q2 is among the apps, where this one is."""
+    """E015: django-q2 is among the apps, where this one is."""
     ours = OutboxDjangoQConfig.name
     if apps.is_installed("django_q") or not apps.is_installed(ours):
         return []
@@ -34,6 +34,6 @@ def django_q_installed(**kwargs: Any) -> list[checks.CheckMessage]:
         checks.Error(
             f"{ours!r} is in INSTALLED_APPS and 'django_q' is not.",
             hint="Add 'django_q', or remove the other and run outbox_flush --forever.",
-            id="outbox.E014",
+            id="outbox.E015",
         )
     ]
