@@ -691,5 +691,5 @@ def test_an_end_that_cannot_be_recorded_is_an_end(
             cursor.execute("ALTER TABLE vandalised RENAME TO django_outbox_flusher")
 
     assert 0 == code
-    assert ["database away"] == [record.getMessage() for record in caplog.records]
+    assert 1 == len(caplog.records)
     assert_invariants(wire)

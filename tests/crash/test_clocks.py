@@ -59,7 +59,7 @@ def start_shifted(scene: Scene, by: str, clock: float, *command: str) -> Child:
 )
 def test_only_the_databases_clock_counts(scene: Scene, by: str) -> None:
     """B46: an hour fast or slow, nobody sends early, rescues the living, or waits."""
-    scene.configure({BLIND: {"TIMEOUT": 0.6}}, FLUSHER={"SETTLE": 0.6, "MAX_SEND": 60})
+    scene.configure({BLIND: {"TIMEOUT": 1.2}}, FLUSHER={"SETTLE": 1.2, "MAX_SEND": 60})
     gate = scene.wire.gate("far")
     later = scene.enqueue(BLIND, do={"1.1": "defer"})
     scene.flush()

@@ -83,12 +83,14 @@ def test_sqlite_with_djangos_own_options_locks_nobody_out(
     count, each = 4, repetitions(12, 500)
     with connection.cursor() as cursor:
         cursor.execute(f"PRAGMA journal_mode={journal}")
-    scene.configure({BLIND: {"SLOTS": 2, "OPTIONS": {"sync": False}}})
+    scene.configure(
+        {BLIND: {"SLOTS": 2, "OPTIONS": {"sync": False}}}, FLUSHER={"POLL": 1.0}
+    )
     flushers = [scene.start("--forever", database=plain_sqlite) for _ in range(count)]
     callers = [
         scene.start(
             run="tests.crash.work:put",
-            parameters=[BLIND, number * each, each],
+            parameters=[BLIND, number * each, each, 0.05],
             database=plain_sqlite,
         )
         for number in range(count)

@@ -70,7 +70,7 @@ def test_a_process_stopped_before_its_send_does_not_send_under_a_dead_lease(
                 "TIMEOUT": 0.1,
             }
         },
-        FLUSHER={"SETTLE": 0.3, "MAX_SEND": 60},
+        FLUSHER={"SETTLE": 1, "MAX_SEND": 60},
     )
     gate = scene.wire.gate("ready")
     sent = scene.enqueue(BLIND)
@@ -79,7 +79,7 @@ def test_a_process_stopped_before_its_send_does_not_send_under_a_dead_lease(
     stopped.signal(signal.SIGSTOP)
     dead = chunk_of(sent).claim_token
     began = now("default")
-    until(lambda: (now("default") - began).total_seconds() > 0.5)
+    until(lambda: (now("default") - began).total_seconds() > 1.2)
 
     gate.open()
     stopped.signal(signal.SIGCONT)
@@ -87,9 +87,9 @@ def test_a_process_stopped_before_its_send_does_not_send_under_a_dead_lease(
 
     assert 0 == stopped.stop()
     assert 1 == len(scene.wire.lines)
-    *never, sent_by = attempts_of(sent)
-    assert dead != sent_by.claim_token
-    assert [] == [one for one in never if one.error_code != "never_sent"]
+    took = [one for one in attempts_of(sent) if one.status == AttemptStatus.SENT]
+    assert 1 == len(took)
+    assert dead != took[0].claim_token
     scene.finish()
     assert_invariants(scene.wire)
 
@@ -140,14 +140,14 @@ def test_a_claim_is_rescued_though_the_heartbeat_of_its_process_is_deleted(
 
 def test_a_send_that_outlasts_its_lease_keeps_it(scene: Scene) -> None:
     """B04: the lease is renewed while the send runs, however long the poll is."""
-    scene.configure({BLIND: {"TIMEOUT": 0.6}}, FLUSHER={"SETTLE": 0.6, "MAX_SEND": 60})
+    scene.configure({BLIND: {"TIMEOUT": 1.2}}, FLUSHER={"SETTLE": 1.2, "MAX_SEND": 60})
     gate = scene.wire.gate("far")
     sent = scene.enqueue(BLIND, do={"1": "wait:far"})
     owner = scene.start("--forever", "--poll", "3600")
     others = [scene.start("--forever") for _ in range(2)]
     scene.wire.wait(1)
 
-    wait_for_renewals(sent, 4)
+    wait_for_renewals(sent, 3)
     assert ChunkStatus.SENDING == chunk_of(sent).status
     gate.open()
     until(lambda: ChunkStatus.DELIVERED == chunk_of(sent).status)

@@ -101,10 +101,10 @@ def test_an_outcome_that_the_database_refuses_holds_up_no_other(scene: Scene) ->
     """It is written without its own words, so that all that came with it is too."""
     gate = scene.wire.gate("far")
     bad, good = (scene.enqueue(BLIND, do={"1": "wait:far"}) for _ in range(2))
-    flusher = scene.start("--forever")
-    scene.wire.wait(2)
 
     with refused(f"receipt = '{chunk_of(bad).idempotency_key}#1'"):
+        flusher = scene.start("--forever")
+        scene.wire.wait(2)
         gate.open()
         until(lambda: 2 == Chunk.objects.filter(status=ChunkStatus.DELIVERED).count())
 
@@ -123,10 +123,10 @@ def test_nothing_is_claimed_while_an_outcome_is_not_written(scene: Scene) -> Non
     scene.configure({BLIND: {"SLOTS": 4}})
     gate = scene.wire.gate("far")
     sent = scene.enqueue(BLIND, do={"1": "wait:far"})
-    flusher = scene.start("--forever")
-    scene.wire.wait(1)
 
     with refused("status = 'delivered'"):
+        flusher = scene.start("--forever")
+        scene.wire.wait(1)
         gate.open()
         wait_for_trouble(flusher)
         later = scene.enqueue(BLIND)
