@@ -62,6 +62,8 @@ class Claim:
 
     claimed: Sequence[Claimed]
     more: bool
+    stopped: Sequence[Moved] = ()
+    """What it ended instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +92,18 @@ def claim(slots: Sequence[tuple[Route, int]], who: Claimer) -> Claim:
     """Claim what is due, in the open transaction of the caller: at most so many each."""
     held = held_channels([way.alias for way, _limit in slots], who.now, who.using)
     claimed: list[Claimed] = []
+    stopped: list[Moved] = []
     more = False
     for way, free in slots:
         limit = int(min(free, who.most - len(claimed)))
         if limit < 1 or way.alias in held:
             continue
         chunks = _pick(way.alias, limit, who)
-        taken, moved = _take(chunks, way, who)
+        taken, ended, put_off = _take(chunks, way, who)
         claimed += taken
-        more |= len(chunks) == limit and moved > 0
-    return Claim(claimed, more)
+        stopped += ended
+        more |= len(chunks) == limit and bool(taken or ended or put_off)
+    return Claim(claimed, more, stopped)
 
 
 def _pick(channel: str, limit: int, who: Claimer) -> list[Chunk]:
@@ -114,18 +118,20 @@ def _pick(channel: str, limit: int, who: Claimer) -> list[Chunk]:
     return list(due.select_for_update(skip_locked=skip)[:limit])
 
 
-def _take(chunks: list[Chunk], way: Route, who: Claimer) -> tuple[list[Claimed], int]:
-    """Claim what may be claimed of these, and say how many are out of the way now."""
+def _take(
+    chunks: list[Chunk], way: Route, who: Claimer
+) -> tuple[list[Claimed], list[Moved], int]:
+    """Claim what may be claimed of these; say what was ended, and how much put off."""
     found = cases(chunks, who.using)
     ready, faults = parcels(chunks, way.timeout, who.using)
     terms = Terms.of(way)
     stopped = {case.id: _stopped(case, terms, who.now, faults) for case in found}
-    moved = _stop([case for case in found if stopped[case.id]], stopped, faults, who)
+    ended = _stop([case for case in found if stopped[case.id]], stopped, faults, who)
     sound = [case for case in found if not stopped[case.id]]
     holds = holds_over(sound, who.now, who.using)
     recheck = who.now + RECHECK
     until = {case.id: holds.over(case, recheck) for case in sound}
-    moved += _put_off([case for case in sound if until[case.id]], until, recheck, who)
+    held = _put_off([case for case in sound if until[case.id]], until, recheck, who)
     free = [case for case in sound if until[case.id] is None]
     token = uuid4().hex
     taken = Chunk.objects.using(who.using).move(
@@ -148,7 +154,7 @@ def _take(chunks: list[Chunk], way: Route, who: Claimer) -> tuple[list[Claimed],
         if chunk.pk in taken
     ]
     begin(claimed, who)
-    return claimed, moved + len(claimed)
+    return claimed, ended, held
 
 
 def begin(claimed: Sequence[Claimed], who: Claimer) -> None:
@@ -208,7 +214,7 @@ def _stop(
     codes: Mapping[int, str],
     faults: Mapping[int, str],
     who: Claimer,
-) -> int:
+) -> list[Moved]:
     """End what must not be claimed, where nobody else has the delivery; else next round."""
     free = free_deliveries({case.delivery_id for case in stopped}, who.using)
     moved = []
@@ -222,7 +228,7 @@ def _stop(
             said = {"last_error": faults[case.id]} if code == UNREADABLE else {}
             change = Change.of(case.id, way, case.state, error_code=code, **said)
             moved.append(Moved(case, change))
-    return len(move(moved, who.now, who.using))
+    return move(moved, who.now, who.using)
 
 
 def _put_off(

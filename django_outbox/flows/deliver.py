@@ -93,6 +93,7 @@ def deliver(
         return put, claim([(route(channel), 1)], who)
 
     put, taken = in_own_transaction(alias, begin)
+    events.stopped(taken.stopped, alias)
     events.claimed(taken.claimed)
     _Errand(channel, put.id, alias, until).run(taken)
     return state_of(put.id, alias)

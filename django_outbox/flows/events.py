@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 from django_outbox import lifecycle, signals
+from django_outbox.flows.advance import Moved
 from django_outbox.flows.answers import NeverSent, StillInDoubt
 from django_outbox.flows.claim import Claimed
 from django_outbox.flows.settle import Settled
-from django_outbox.lifecycle import AttemptStatus
+from django_outbox.lifecycle import AttemptStatus, DeliveryStatus
 
 logger = logging.getLogger("django_outbox")
 
@@ -21,6 +23,12 @@ def claimed(taken: Iterable[Claimed]) -> None:
     """Tell of what was claimed; its transaction is committed."""
     for one in taken:
         _log("claimed", one.delivery_id, one.chunk_id, one.parcel.number)
+
+
+def stopped(ended: Iterable[Moved], using: str) -> None:
+    """Tell of what a claim ended instead; its transaction is committed."""
+    for one in ended:
+        finished(one.case.delivery_id, one.status, using)
 
 
 def settled(written: Iterable[Settled], using: str, *, rescued: bool = False) -> None:
@@ -58,13 +66,15 @@ def _signal(one: Settled, using: str) -> None:
             number=one.answer.number,
             status=attempt,
         )
-    finished = one.delivery_status in lifecycle.DELIVERY_FINISHED
-    if one.ending.change and finished:
+    if one.ending.change:
+        finished(one.case.delivery_id, one.delivery_status, using)
+
+
+def finished(delivery: UUID, status: DeliveryStatus, using: str) -> None:
+    """Tell observers of a delivery if it is finished now; that is committed."""
+    if status in lifecycle.DELIVERY_FINISHED:
         signals.delivery_finished.send_robust(
-            sender=None,
-            using=using,
-            delivery_id=one.case.delivery_id,
-            status=one.delivery_status,
+            sender=None, using=using, delivery_id=delivery, status=status
         )
 
 

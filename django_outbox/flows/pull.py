@@ -80,11 +80,12 @@ def claim(
             _note(flusher, worker, channel, at, alias)
         return taken, _leased(taken.claimed, at + way.lease, alias)
 
-    taken, found = in_own_transaction(alias, body)
-    while taken.more and not found:  # all of these had expired, or are held
+    while True:
         taken, found = in_own_transaction(alias, body)
-    events.claimed(taken.claimed)
-    return found
+        events.stopped(taken.stopped, alias)
+        events.claimed(taken.claimed)
+        if found or not taken.more:  # else all of these had expired, or are held
+            return found
 
 
 def _note(flusher: UUID, worker: str, channel: str, at: datetime, using: str) -> None:

@@ -19,6 +19,7 @@ from django.db import DataError, IntegrityError, InterfaceError, OperationalErro
 
 from django_outbox.channels.registry import routes
 from django_outbox.flows import events
+from django_outbox.flows.advance import Moved
 from django_outbox.flows.answers import Answer, NeverSent
 from django_outbox.flows.claim import Claim, Claimed, Claimer, claim
 from django_outbox.flows.cleaning import bare
@@ -47,6 +48,8 @@ class Turn:
     to_finalise: Sequence[Finalising] = ()
     more: bool = False
     """Whether there may be more to claim at once."""
+
+    stopped: Sequence[Moved] = ()
 
 
 @dataclass(slots=True)
@@ -100,7 +103,9 @@ class Round:
                 started=started,
             )
             found = self._claim(slots, who)
-            planned = Turn(settled, found.claimed, to_finalise, found.more)
+            planned = Turn(
+                settled, found.claimed, to_finalise, found.more, found.stopped
+            )
             return planned
 
         try:
@@ -110,6 +115,7 @@ class Round:
             raise
         self.unsure = []
         events.settled(turn.settled, self.using)
+        events.stopped(turn.stopped, self.using)
         events.claimed(turn.claimed)
         self._released |= self._released_by(turn.settled)
         self._released -= {one.delivery_id for one in turn.claimed}

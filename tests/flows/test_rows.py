@@ -11,7 +11,7 @@ import pytest
 from django.db import transaction
 from pytest_django import Settings
 
-from django_outbox import enqueue
+from django_outbox import enqueue, signals
 from django_outbox.errors import InsideTransaction
 from django_outbox.flows import triage
 from django_outbox.flows.answers import NeverSent, Suppressed
@@ -950,3 +950,26 @@ def test_a_hold_is_only_ever_lengthened(
         hold(Held(Scope.CHANNEL, "far", until=moment), at(0), "default")
 
     assert [("channel", "", "", None if stands is None else at(stands), "")] == holds()
+
+
+@pytest.mark.parametrize("code", ["expired", "cancelled"])
+def test_row_3_observers_hear_of_a_delivery_that_a_claim_dropped(code: str) -> None:
+    """As of any other that is finished; of one that is unknown they hear nothing."""
+    told: list[Any] = []
+
+    def note(**kwargs: Any) -> None:
+        told.append((kwargs["delivery_id"], kwargs["status"]))
+
+    delivery = put(2, expires_at=at(5) if code == "expired" else None)
+    spent = put(budget=1)
+    Chunk.objects.filter(delivery=spent).update(attempts_allowed=0)
+    if code == "cancelled":
+        cancel(delivery, 2)
+    signals.delivery_finished.connect(note)
+    try:
+        claim(5, slots=9)
+    finally:
+        signals.delivery_finished.disconnect(note)
+
+    assert [(delivery.pk, "dropped")] == told
+    assert ["failed", "failed"] == statuses(spent)
