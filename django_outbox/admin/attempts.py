@@ -26,9 +26,7 @@ class AttemptAdmin(ReadOnly):
         "channel",
         "began",
         "took",
-        "error_code",
-        "response_code",
-        "late",
+        "codes",
     )
     list_filter = (
         filters.AttemptState,
@@ -48,12 +46,11 @@ class AttemptAdmin(ReadOnly):
         "phase",
         "channel",
         "idempotency_key",
-        "began_at",
-        "completed_at",
+        "began",
+        "ended",
         "took",
         "error",
-        "error_code",
-        "response_code",
+        "codes",
         "receipt",
         "retryable",
         "late",
@@ -70,11 +67,25 @@ class AttemptAdmin(ReadOnly):
 
     @admin.display(description=_("state"))
     def badge(self, attempt: Attempt) -> str:
-        return display.state(attempt.status)
+        shown = display.state(attempt.status)
+        if not attempt.late:
+            return shown
+        return format_html("{} <small>{}</small>", shown, _("late"))
 
     @admin.display(description=_("began"))
     def began(self, attempt: Attempt) -> str:
         return display.moment(attempt.began_at)
+
+    @admin.display(description=_("ended"))
+    def ended(self, attempt: Attempt) -> str:
+        return display.moment(attempt.completed_at)
+
+    @admin.display(description=_("codes"))
+    def codes(self, attempt: Attempt) -> str:
+        """Show ours, to group by, and the far side's."""
+        found = [attempt.error_code, attempt.response_code]
+        shown = [str(one) for one in found if one not in {None, ""}]
+        return ", ".join(shown) or display.NOTHING
 
     @admin.display(description=_("took"))
     def took(self, attempt: Attempt) -> str:

@@ -71,10 +71,8 @@ class DeliveryAdmin(Decides):
         "badge",
         "channel",
         "goes_to",
-        "kind",
-        "reference",
+        "cause",
         "made",
-        "waits",
     )
     list_filter = (filters.DeliveryState, filters.ChannelFilter, filters.Age)
     search_help_text = _(
@@ -101,13 +99,13 @@ class DeliveryAdmin(Decides):
         )
         return display.short(shown, 60)
 
+    @admin.display(description=_("kind and cause"))
+    def cause(self, delivery: Delivery) -> str:
+        return f"{delivery.kind} {delivery.reference}".strip() or display.NOTHING
+
     @admin.display(description=_("created"))
     def made(self, delivery: Delivery) -> str:
         return display.moment(delivery.created_at)
-
-    @admin.display(description=_("waits since"))
-    def waits(self, delivery: Delivery) -> str:
-        return display.moment(delivery.waiting_since)
 
     def change_view(
         self,

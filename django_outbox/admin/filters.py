@@ -76,7 +76,11 @@ def _statuses(choices: Iterable[Choice], **more: Any) -> dict[str, Choice]:
 
 
 _WAITS = {"delivery__waiting_since__isnull": False}
-_FLIES = {"status": ChunkStatus.SENDING.value, "attempts__completed_at__isnull": True}
+_FLIES = {
+    "status": ChunkStatus.SENDING.value,
+    "attempts__completed_at__isnull": True,
+    "attempts__number__gte": 1,  # or chunks without attempts are looked for too
+}
 _BOTH = [ChunkStatus.UNKNOWN.value, ChunkStatus.FAILED.value]
 
 

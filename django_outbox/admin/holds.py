@@ -41,11 +41,11 @@ class HoldAdmin(ReadOnly):
         "channel",
         "account",
         "destination_key",
-        "until",
+        "until_when",
         "code",
         "reason",
         "by",
-        "created_at",
+        "made",
     )
 
     @admin.display(description=_("held"))

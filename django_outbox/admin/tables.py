@@ -33,7 +33,7 @@ class MessageAdmin(ReadOnly):
         return display.moment(message.created_at)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        fields = ["delivery", "sender_name", "channel", "destination", "created_at"]
+        fields = ["delivery", "sender_name", "channel", "destination", "made"]
         return [*fields, *(self.says if may(request, Right.READ) else ())]
 
 
@@ -42,7 +42,7 @@ class TriageEventAdmin(ReadOnly):
     list_filter = (filters.EventVerb, filters.Age, filters.OfDelivery)
     search_help_text = _("A delivery's id or a chunk's number, exactly.")
     fields = (
-        "created_at",
+        "made",
         "verb",
         "actor",
         "user_id",
@@ -91,7 +91,7 @@ class TriageEventAdmin(ReadOnly):
 class FlusherAdmin(ReadOnly):
     list_display = ("host", "pid", "lives", "sends", "started", "beat")
     search_help_text = _("A flusher's id or its host, exactly.")
-    fields = ("id", "host", "pid", "lives", "sends", "started_at", "heartbeat_at")
+    fields = ("id", "host", "pid", "lives", "sends", "started", "beat")
 
     @admin.display(description=_("state"))
     def lives(self, flusher: Flusher) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django import VERSION
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.db import connections
@@ -160,3 +163,32 @@ def test_times_without_time_zones(settings: Settings) -> None:
 def test_how_long_is_said(seconds: float, expected: str) -> None:
     """In the two largest units that say something."""
     assert expected == span(timedelta(seconds=seconds))
+
+
+def test_our_files_carry_the_nonce(
+    settings: Settings, log_in: Callable[..., Client]
+) -> None:
+    """Under a policy of nonces alone, where Django has one (6.0 on)."""
+    client = log_in(*EVERYTHING)
+    chunk = first(factories.delivery("unknown"))
+    nonces = VERSION >= (6, 0)
+    if nonces:
+        processor = "django.template.context_processors.csp"
+        (engine,) = deepcopy(settings.TEMPLATES)
+        engine["OPTIONS"]["context_processors"].append(processor)
+        settings.TEMPLATES = [engine]
+        middleware = "django.middleware.csp.ContentSecurityPolicyMiddleware"
+        settings.MIDDLEWARE = [middleware, *settings.MIDDLEWARE]
+        settings.SECURE_CSP = {"script-src": ["<CSP_NONCE_SENTINEL>"]}
+
+    for address in (
+        "",
+        "chunk/",
+        f"chunk/{chunk.pk}/change/",
+        f"chunk/ask/confirm/?ids={chunk.pk}",
+        "hold/channels/",
+    ):
+        html = text(client.get(f"/admin/django_outbox/{address}"))
+        tags = re.findall(r"<[^>]*django_outbox/admin\.(?:css|js)[^>]*>", html)
+        assert tags
+        assert {nonces} == {'nonce="' in tag for tag in tags}, tags

@@ -24,6 +24,9 @@ from django.utils import timezone
 from pytest_django import Settings
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.expected_conditions import presence_of_element_located
+from selenium.webdriver.support.wait import WebDriverWait
 
 import django_outbox
 from django_outbox.lifecycle import ChunkStatus
@@ -107,11 +110,10 @@ def left(server: str, child_env: dict[str, str], tmp_path: Path) -> Iterator[Lef
     command = [sys.executable, "manage.py", "outbox_flush", "--forever"]
     with (tmp_path / "flusher.log").open("wb") as log:
         flusher = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
-    try:
-        assert receiver.silenced["plain"].wait(PATIENCE)
-    finally:
-        flusher.send_signal(signal.SIGKILL)
-        flusher.wait()
+    in_the_middle = receiver.silenced["plain"].wait(PATIENCE)
+    flusher.send_signal(signal.SIGKILL)
+    flusher.wait()
+    assert in_the_middle, (tmp_path / "flusher.log").read_text(encoding="utf-8")
     pretend_it_was(timedelta(minutes=4))
     call_command("outbox_rescue", verbosity=0, stdout=StringIO())
     yield Left(Chunk.objects.get(status=ChunkStatus.UNKNOWN), receiver)
@@ -146,3 +148,10 @@ def log_in(chrome: Chrome, server: str, name: str) -> None:
     chrome.find_element(By.NAME, "username").send_keys(name)
     chrome.find_element(By.NAME, "password").send_keys(name)
     chrome.find_element(By.CSS_SELECTOR, "input[type=submit]").click()
+    seen(chrome, By.ID, "user-tools")
+
+
+def seen(chrome: Chrome, by: str, value: str) -> WebElement:
+    """Wait for an element of the page that a click leads to."""
+    found = presence_of_element_located((by, value))
+    return WebDriverWait(chrome, PATIENCE).until(found)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from example_project.demo.settings import DJANGO_OUTBOX as DEMO
+from example_project.demo import settings as demo
 from tests import settings as suite
 from tests.settings import *  # noqa: F403  # all but the channels
 
-DJANGO_OUTBOX: dict[str, Any] = {**suite.DJANGO_OUTBOX, **DEMO}  # type: ignore[no-redef]  # on purpose
+DEMO: dict[str, Any] = demo.DJANGO_OUTBOX
+_plain = {**DEMO["CHANNELS"]["plain"], "TIMEOUT": 20}  # a busy machine is no doubt
+DJANGO_OUTBOX: dict[str, Any] = {  # type: ignore[no-redef]  # on purpose
+    **suite.DJANGO_OUTBOX,
+    **DEMO,
+    "CHANNELS": {**DEMO["CHANNELS"], "plain": _plain},
+}
