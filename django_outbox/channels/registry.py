@@ -162,7 +162,7 @@ def _import(said: conf.ChannelSettings) -> type[Channel[Any]]:
         raise _Broken(
             Error(
                 f"{at}, which is not a class derived from django_outbox.Channel.",
-                hint="Name the class itself, not its module or an instance.",
+                hint="Derive it from django_outbox.Channel, and name the class itself.",
                 id="outbox.E004",
             )
         )

@@ -212,7 +212,7 @@ def test_max_messages_bounds_the_sends_exactly(wire: Wire, slots: str) -> None:
     code, said = flush("--forever", "--max-messages", "3", "--slots", slots)
 
     assert (0, 3) == (code, len(wire.lines))
-    assert "ended, 3 sent" in said
+    assert "ended, 3 attempts" in said
     assert 3 == Attempt.objects.count()
 
 
@@ -509,7 +509,7 @@ def test_it_says_what_it_does_unless_told_to_be_quiet(wire: Wire) -> None:
 
     assert 0 == code
     assert "sends: asked, blind, dedupe" in said
-    assert "ended, 1 sent" in said
+    assert "ended, 1 attempts" in said
     assert (0, "") == quiet
 
 

@@ -47,6 +47,23 @@ def make_overdue() -> None:
     Chunk.objects.filter(next_attempt_at__isnull=False).update(next_attempt_at=since)
 
 
+def test_who_waits_for_a_person_is_named() -> None:
+    """The ids that the triage command takes, and why; longest first, of one channel."""
+    for _ in range(2):
+        enqueue("agents", to="x", text="hello")
+        pull.move_to_failed(pull.claim("agents")[0].token, "no secret of mine")
+    first, second = Chunk.objects.order_by("pk")
+
+    lines = [line.split() for line in run().splitlines()]
+
+    assert [
+        [str(one.delivery_id), str(one.pk), "agents", "failed"]
+        for one in (first, second)
+    ] == [line for line in lines if "agents" in line[1:] and "failed" in line]
+    assert "secret" not in run()
+    assert "waiting for a person" not in run("--channel", "memory")
+
+
 def test_a_person_reads_a_table() -> None:
     """One line a channel with counts and ages, the totals, and the verdict."""
     enqueue("memory", to="x", text="hello")

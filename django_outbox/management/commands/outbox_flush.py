@@ -82,7 +82,7 @@ class Command(BaseCommand):
             self.stdout.flush()
         code = flusher.run()
         if options["verbosity"]:
-            self.stdout.write(f"flusher {flusher.id} ended, {flusher.sent} sent")
+            self.stdout.write(f"flusher {flusher.id} ended, {flusher.sent} attempts")
             self.stdout.flush()
         if code:
             sys.exit(code)

@@ -11,6 +11,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 
 from django_outbox.flows.health import health
 from django_outbox.flows.vitals import Health
+from django_outbox.flows.waiting import Waiting, waiting
 from django_outbox.management.arguments import add_database
 from django_outbox.management.exits import FAILED, database_away, usage
 
@@ -20,6 +21,9 @@ _AGES = {
     "oldest failed": "failed_age",
     "oldest unknown": "unknown_age",
 }
+_NAMED = 20
+"""How many of those that wait for a person are named."""
+
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
@@ -49,13 +53,14 @@ class Command(BaseCommand):
         using = options["database"]
         with database_away(using):
             found = health(using, options["channel"], totals=not options["check"])
+            named = waiting(using, _NAMED, options["channel"])
         if options["channel"]:
             _refuse_unknown(found)
         if options["json"]:
             text = json.dumps(found.as_dict(), cls=DjangoJSONEncoder, indent=2)
             self.stdout.write(text)
         else:
-            for line in _lines(found):
+            for line in [*_table(found), *_waiting(named), *_verdict(found)]:
                 self.stdout.write(line)
         if options["check"] and not found.healthy:
             raise CommandError("; ".join(found.problems), returncode=FAILED)
@@ -71,8 +76,8 @@ def _refuse_unknown(found: Health) -> None:
             )
 
 
-def _lines(found: Health) -> list[str]:
-    """Lay it out for a terminal."""
+def _table(found: Health) -> list[str]:
+    """Lay the counts out for a terminal."""
     rows = [["channel", *_COLUMNS, *_AGES]]
     for one in found.channels:
         counts = [str(getattr(one, name)) for name in _COLUMNS]
@@ -86,9 +91,34 @@ def _lines(found: Health) -> list[str]:
         lines.append(f"deliveries: {total}, of them delivered: {delivered}")
     if found.oldest_unfinished_at is not None:
         lines.append(f"oldest unfinished: {found.oldest_unfinished_at.isoformat()}")
-    lines += [f"note: {text}" for text in found.attention]
+    return lines
+
+
+def _verdict(found: Health) -> list[str]:
+    lines = [f"note: {text}" for text in found.attention]
     lines += [f"problem: {text}" for text in found.problems]
-    return [*lines, "healthy" if found.healthy else "not healthy"]
+    return ["", *lines, "healthy" if found.healthy else "not healthy"]
+
+
+def _waiting(found: list[Waiting]) -> list[str]:
+    """Name those that wait for a person, so that `outbox_triage` can be told of them."""
+    if not found:
+        return []
+    rows = [["waiting for a person", "chunk", "channel", "status", "code"]]
+    rows += [
+        [str(one.delivery_id), str(one.chunk_id), one.channel, one.status, one.code]
+        for one in found
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["", *(_left(row, widths) for row in rows)]
+    if len(found) == _NAMED:
+        lines.append(f"These {_NAMED} have waited longest; the admin lists all.")
+    return lines
+
+
+def _left(cells: list[str], widths: list[int]) -> str:
+    padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+    return "  ".join(padded).rstrip()
 
 
 def _row(cells: list[str], widths: list[int]) -> str:
