@@ -25,14 +25,6 @@ def outbox_moment(value: datetime | None) -> str:
 
 
 @register.filter
-def outbox_full(value: datetime | None) -> str:
-    """Write a time to the second, with its zone."""
-    from django_outbox.admin import display
-
-    return display.NOTHING if value is None else display.full(value)
-
-
-@register.filter
 def outbox_seconds(value: float | None) -> str:
     """Say how long so many seconds are."""
     from django_outbox.admin import display

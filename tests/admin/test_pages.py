@@ -607,3 +607,37 @@ def test_the_log_says_who_did_what(operator: Client) -> None:
 
     assert "Retry: They are back." in history
     assert Delivery.objects.exists()
+
+
+def test_the_words_for_the_last_piece(operator: Client, settings: Settings) -> None:
+    """Confirming it completes the delivery: that is said, and when."""
+    finaliser = "example_project.shop.orders.mark_confirmed"
+    settings.DJANGO_OUTBOX = {**settings.DJANGO_OUTBOX, "FINALISER": finaliser}
+    last = first(factories.delivery("unknown", sender_name="shop"))
+    doubtful = first(factories.delivery("unknown", "pending"))
+    Chunk.objects.filter(pk=doubtful.pk).update(lease_expires_at=timezone.now() + HOUR)
+
+    complete = words(operator.get(url("chunk_change", last.pk)), "confirm")
+    page = operator.get(url("chunk_change", doubtful.pk))
+
+    assert "the delivery is then complete" in complete
+    assert "Its message is stored. The finaliser is called." in complete
+    assert "The one piece behind it goes out next. Not before " in words(
+        page, "confirm"
+    )
+    assert "Yes, until its lease ends" in facts(page)["Can it still arrive?"]
+
+
+def test_several_attempts_in_doubt_are_counted(operator: Client) -> None:
+    """Each may have arrived; the one that is asked about is the last of them."""
+    chunk = first(factories.delivery("unknown"))
+    one = Attempt.objects.get(chunk=chunk)
+    for number, word in ((2, "unknown"), (3, "failed")):
+        one.pk, one.number, one.status = None, number, word
+        one.save(force_insert=True)
+    Chunk.objects.filter(pk=chunk.pk).update(attempts_made=3)
+
+    told = facts(operator.get(url("chunk_change", chunk.pk)))
+
+    assert "Attempt 2, " in told["On the ledger before the call"]
+    assert "2 attempts under this key" in told["In doubt"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -392,3 +394,44 @@ def test_many_reasons_are_summed_up(operator: Client) -> None:
     assert "12 skipped" in said
     assert 8 == said.count("being sent by")
     assert "other reasons (4)" in said
+
+
+def test_a_search_has_no_shell_line(operator: Client, many: list[int]) -> None:
+    """What cannot be written down exactly is not written down at all."""
+    page = operator.get(
+        url("delivery_ask", "drop", across=1, filters="state=failed&q=room")
+    )
+
+    assert page.context["chosen"].more
+    assert "" == page.context["line"]
+    assert "From a shell" not in text(page)
+
+
+@pytest.mark.parametrize("filters", ["state=nonsense", "age=x&p=7", "text__contains=a"])
+def test_filters_that_are_none_are_a_bad_request(
+    operator: Client, filters: str
+) -> None:
+    """An address that was meddled with matches nothing by accident."""
+    asked = operator.get(url("chunk_ask", "retry", across=1, filters=filters))
+
+    assert 400 == asked.status_code
+
+
+def test_the_list_is_found_again_after_a_decision(operator: Client) -> None:
+    """Who comes from a filtered list gets back to it, page by page."""
+    chunk = first(factories.delivery("failed"))
+    kept = {"_changelist_filters": "state=person&channel=memory"}
+    page = text(operator.get(url("chunk_change", chunk.pk, **kept)))
+    ask = re.search(r'href="([^"]+/ask/retry/[^"]+)"', page)
+    assert ask
+
+    asked = text(operator.get(html.unescape(ask[1])))
+    done = operator.post(
+        url("chunk_do", "retry"), {"ids": chunk.pk, "reason": "Now.", **kept}
+    )
+
+    assert html.escape(kept["_changelist_filters"]) in asked
+    assert url("chunk_change", chunk.pk, **kept) == done.headers["location"]
+    assert (
+        html.escape(url("chunk_changelist", state="person", channel="memory")) in page
+    )
