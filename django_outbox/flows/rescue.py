@@ -26,7 +26,7 @@ from django_outbox.flows.stopwatch import ticks
 from django_outbox.lifecycle import AttemptStatus, ChunkStatus
 from django_outbox.models import Attempt, Change, Chunk, Flusher
 from django_outbox.models.dialects import update_rows
-from django_outbox.outcomes import Unknown
+from django_outbox.outcomes import Phase, Unknown
 
 ASK_AT_MOST = 3
 """How often the far side is asked about one attempt."""
@@ -145,7 +145,7 @@ def _worth_asking(lost: _Lost) -> bool:
 
 def _settled(lost: _Lost, now: datetime) -> Settled:
     reason = f"flusher{lost.lost_by} lost during attempt {lost.attempt.number}"
-    result = Unknown(reason, code="lost")
+    result = Unknown(reason, code="lost", phase=Phase.CLAIMED)
     token = lost.case.state.claim_token or ""
     answer = Answer(
         lost.case.delivery_id, lost.case.id, lost.attempt.number, token, result

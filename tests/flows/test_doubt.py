@@ -185,6 +185,17 @@ def test_row_12_rescue_takes_leases_that_are_over_and_no_others() -> None:
     assert ["unknown"] == tries(delivery)
 
 
+def test_row_12_how_far_a_lost_attempt_got_is_known_no_better() -> None:
+    """It was claimed; the process that could say more is gone."""
+    delivery = put()
+    claim_one(0)
+
+    rescue(LEASE)
+
+    (attempt,) = Attempt.objects.filter(chunk__delivery=delivery)
+    assert ("unknown", Phase.CLAIMED) == (attempt.status, attempt.phase)
+
+
 def test_row_12_rescue_names_who_was_lost() -> None:
     """The evidence names the process that died."""
     flusher = Flusher.objects.create(
