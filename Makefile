@@ -6,7 +6,7 @@ PY := .venv/bin/python
 SERVE ?= 1
 ARGS ?=
 
-.PHONY: help test lint coverage demo races q2
+.PHONY: help test lint coverage demo docs races q2
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,11 @@ coverage: .venv/.ready  ## Run the tests measured, then hold the two bounds
 
 demo: .venv/.ready  ## Show the whole job on SQLite (SERVE=0 ends instead of serving)
 	@SERVE=$(SERVE) $(PY) -m example_project.demo
+
+docs: .venv/.ready  ## Build the documentation into build/docs, warnings are errors
+	@$(PY) -m pip --disable-pip-version-check --quiet install --group docs
+	@$(PY) -m sphinx -W -n --keep-going -q -b html -d build/doctrees docs build/docs
+	@echo "docs: build/docs/index.html"
 
 races: .venv/.ready  ## Repeat the race tests to their full figures
 	@OUTBOX_RACES=full $(PY) tools/run_tests.py -m races_full --timeout 3600 $(ARGS)
