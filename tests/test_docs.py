@@ -127,6 +127,17 @@ def test_a_setting_that_is_told_wrongly_is_named(
     assert any(complaint in line for line in found), found
 
 
+def test_the_promises_are_the_same_on_both_pages() -> None:
+    """What the README promises, and what it does not, is what docs/concepts.md has."""
+    row = re.compile(r"^\| (?:P[1-9]|no) \| .+ \|$", re.MULTILINE)
+    readme, concepts = (
+        row.findall(read(page)) for page in (ROOT / "README.md", DOCS / "concepts.md")
+    )
+
+    assert 12 == len(readme)
+    assert readme == concepts
+
+
 def test_every_page_is_in_a_toctree() -> None:
     """Each page can be reached from the index, once; none is listed that is not there."""
     pages = [page.stem for page in DOCS.glob("*.md") if page.stem != "index"]
