@@ -43,5 +43,13 @@ races: .venv/.ready  ## Repeat the race tests to their full figures
 q2: .venv/.ready  ## Kill real django-q2 clusters in the middle of a send, print what came of it
 	@OUTBOX_RACES=full $(PY) tools/run_tests.py tests/contrib/test_qcluster.py -k killed $(ARGS)
 
+.PHONY: newcomer matrix
+
+newcomer: .venv/.ready  ## Follow the README in a project made from nothing, look at it
+	@$(PY) -m pytest -m newcomer --log-cli-level=INFO tests/newcomer $(ARGS)
+
+matrix: .venv/.ready  ## Run the tests on each pair of Python and Django found here
+	@.venv/bin/nox $(ARGS)
+
 .venv/.ready: pyproject.toml tools/make_venv.sh
 	@PYTHON='$(PYTHON)' /bin/sh tools/make_venv.sh

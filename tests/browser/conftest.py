@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,51 +20,22 @@ from django.db.models import F
 from django.test.testcases import LiveServerThread
 from django.utils import timezone
 from pytest_django import Settings
-from selenium.webdriver import Chrome, ChromeOptions, ChromeService
-from selenium.webdriver.common.by import By
-from selenium.webdriver.remote.webelement import WebElement
-from selenium.webdriver.support.expected_conditions import presence_of_element_located
-from selenium.webdriver.support.wait import WebDriverWait
 
 import django_outbox
 from django_outbox.lifecycle import ChunkStatus
 from django_outbox.models import Attempt, Chunk, Delivery, Flusher
 from example_project.demo.receivers import WebhookReceiver
 from tests.browser import csp
+from tests.browser.chromium import PATIENCE, chrome
 from tests.browser.settings import DJANGO_OUTBOX
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 45
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run"
-    " --disable-background-networking --disable-component-update --disable-sync"
-    " --window-size=1440,900 --force-device-scale-factor=1"
-)
+__all__ = ["chrome"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Name the marker of tests that drive a browser."""
     config.addinivalue_line("markers", "browser: drives a real Chromium")
-
-
-@pytest.fixture
-def chrome(tmp_path: Path) -> Iterator[Chrome]:
-    """Start Debian's Chromium; its profile is new and goes away."""
-    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (browser and driver):
-        if os.environ.get("OUTBOX_TEST_REQUIRE") == "all":
-            pytest.fail("There is no chromium or no chromedriver here.")
-        pytest.skip("no chromium here: apt-get install chromium chromium-driver")
-    options = ChromeOptions()
-    options.binary_location = browser
-    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path / 'profile'}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    chrome = Chrome(options=options, service=ChromeService(driver))
-    chrome.set_page_load_timeout(PATIENCE)
-    chrome.set_script_timeout(PATIENCE)
-    yield chrome
-    chrome.quit()
 
 
 @pytest.fixture
@@ -140,18 +109,3 @@ def user(name: str, *rights: str, **fields: Any) -> User:
     assert len(rights) == len(found)
     made.user_permissions.set(found)
     return made
-
-
-def log_in(chrome: Chrome, server: str, name: str) -> None:
-    """Log in by the admin's own form."""
-    chrome.get(f"{server}/admin/login/?next=/admin/django_outbox/")
-    chrome.find_element(By.NAME, "username").send_keys(name)
-    chrome.find_element(By.NAME, "password").send_keys(name)
-    chrome.find_element(By.CSS_SELECTOR, "input[type=submit]").click()
-    seen(chrome, By.ID, "user-tools")
-
-
-def seen(chrome: Chrome, by: str, value: str) -> WebElement:
-    """Wait for an element of the page that a click leads to."""
-    found = presence_of_element_located((by, value))
-    return WebDriverWait(chrome, PATIENCE).until(found)

@@ -16,7 +16,8 @@ from django_outbox.models import Chunk, Delivery, TriageEvent
 from tests.admin.conftest import VIEW
 from tests.admin.test_rights import everything
 from tests.browser import csp
-from tests.browser.conftest import PATIENCE, Left, log_in, seen, user
+from tests.browser.chromium import PATIENCE, log_in, seen
+from tests.browser.conftest import Left, user
 
 pytestmark = pytest.mark.browser
 
