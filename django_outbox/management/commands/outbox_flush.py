@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from django_outbox import conf
 from django_outbox.channels.registry import Route, route, routes
@@ -25,7 +25,7 @@ from django_outbox.management.arguments import (
 )
 
 
-class Command(BaseCommand):
+class Command(exits.OutboxCommand):
     help = "Send what is due, and pick up what dead flushers left."
     requires_migrations_checks = False
 

@@ -6,14 +6,14 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.core.serializers.json import DjangoJSONEncoder
 
 from django_outbox.flows.health import health
 from django_outbox.flows.vitals import Health
 from django_outbox.flows.waiting import Waiting, waiting
 from django_outbox.management.arguments import add_database
-from django_outbox.management.exits import FAILED, database_away, usage
+from django_outbox.management.exits import FAILED, OutboxCommand, database_away, usage
 
 _COLUMNS = ("pending", "retry", "due", "sending", "stale", "failed", "unknown")
 _AGES = {
@@ -27,7 +27,7 @@ _NAMED = 20
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
-class Command(BaseCommand):
+class Command(OutboxCommand):
     help = (
         "Show what waits, what is in the air and what needs a person. No text and no"
         " destination is shown."

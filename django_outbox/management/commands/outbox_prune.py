@@ -6,17 +6,15 @@ from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from django_outbox import lifecycle
 from django_outbox.flows.prune import prune
 from django_outbox.management.arguments import add_database, age
-from django_outbox.management.exits import database_away, usage
+from django_outbox.management.exits import OutboxCommand, database_away, usage
 
 _FINISHED = sorted(lifecycle.DELIVERY_FINISHED)
 
 
-class Command(BaseCommand):
+class Command(OutboxCommand):
     help = (
         "Delete finished deliveries that have not changed for so long, with their"
         " chunks, attempts and stored messages. Their idempotency keys are forgotten."

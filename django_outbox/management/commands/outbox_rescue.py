@@ -6,8 +6,6 @@ from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from django_outbox.channels.registry import route, routes
 from django_outbox.errors import UnknownChannel
 from django_outbox.flows.rescue import expired
@@ -15,13 +13,13 @@ from django_outbox.flows.round import Round
 from django_outbox.flows.send import ask
 from django_outbox.flows.settle import Settled
 from django_outbox.management.arguments import add_database
-from django_outbox.management.exits import database_away, usage
+from django_outbox.management.exits import OutboxCommand, database_away, usage
 from django_outbox.models.dialects import now
 
 MOST_LISTED = 10_000
 
 
-class Command(BaseCommand):
+class Command(OutboxCommand):
     help = (
         "Pick up sends whose lease is over: what the channel can be asked about is"
         " asked, what it deduplicates is due again, the rest is unknown."

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured, ValidationError
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from django_outbox.errors import IdempotencyConflict
 from django_outbox.flows.deliver import (
@@ -24,7 +24,7 @@ from django_outbox.management import exits
 from django_outbox.management.arguments import add_database, positive_seconds
 
 
-class Command(BaseCommand):
+class Command(exits.OutboxCommand):
     help = (
         "Put one message into the outbox. Without --wait it is only queued; with it, it"
         " is sent here. Exit 0: delivered or queued; 1: it halted (failed, unknown,"

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 from django.utils.dateparse import parse_datetime
 from django.utils.timezone import is_naive, make_aware
 
@@ -70,7 +70,7 @@ def moment(text: str) -> datetime:
     return make_aware(found) if settings.USE_TZ and is_naive(found) else found
 
 
-class Command(BaseCommand):
+class Command(exits.OutboxCommand):
     help = (
         "Retry, fail, confirm or drop messages by hand. An ID is a delivery's UUID,"
         " which stands for its head, or a chunk's number. Exit code 1: nothing changed."
