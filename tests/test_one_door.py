@@ -326,6 +326,20 @@ def test_other_fields_may_be_written() -> None:
     ).get()
 
 
+@pytest.mark.django_db
+def test_new_chunks_may_be_written() -> None:
+    """A chunk begins in its status: create() and bulk_create() are no moves."""
+    delivery = factories.delivery("pending")
+    (found,) = Chunk.objects.values()
+    delivery.chunks.all().delete()
+
+    Chunk.objects.bulk_create([Chunk(**found)])
+    delivery.chunks.all().delete()
+    Chunk.objects.create(**found)
+
+    assert "pending" == Chunk.objects.get().status
+
+
 # --- the door itself
 
 

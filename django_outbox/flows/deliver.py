@@ -89,7 +89,8 @@ def deliver(
         put = enqueue(channel, to=to, text=text, using=alias, **fields)
         if not put.created or route(channel).channel.pulled:
             return put, Claim((), more=False)
-        who = Claimer(alias, now(alias), None, only=put.id)
+        started = ticks()  # before the clock is read: the lease begins then
+        who = Claimer(alias, now(alias), None, only=put.id, started=started)
         return put, claim([(route(channel), 1)], who)
 
     put, taken = in_own_transaction(alias, begin)

@@ -49,5 +49,5 @@ def of_attempt(result: Result) -> Ending:
             return Ending(None, AttemptStatus.FAILED, reason, code, retryable=True)
         case Refused(reason, code=code):
             return Ending(None, AttemptStatus.FAILED, reason, code, retryable=False)
-        case NeverSent():
+        case NeverSent():  # pragma: no branch  # the union is closed
             return Ending(deleted=True)

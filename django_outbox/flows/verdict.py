@@ -65,7 +65,7 @@ class Judge:
                 return self._ended(ChunkStatus.DROPPED, reason, code)
             case NeverSent(until):
                 return self._handed_back(until)
-            case StillInDoubt():
+            case StillInDoubt():  # pragma: no branch  # the union is closed
                 return of_attempt(self.result)
 
     def late(self) -> Ending:

@@ -1,4 +1,4 @@
-"""Channels that fail before they send, and one that wants a receipt."""
+"""Channels that fail before they send, want a receipt, or take little at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_outbox.channels.base import Parcel
 from django_outbox.errors import Defer, Refuse
+from django_outbox.splitting import Limit
 from django_outbox.testing import ScriptedChannel
 
 _FAULTS: dict[str, BaseException] = {
@@ -30,3 +31,9 @@ class WantsReceipt(ScriptedChannel):
     """A success without an id is doubt."""
 
     wants_receipt = True
+
+
+class Short(ScriptedChannel):
+    """Takes ten code points at once."""
+
+    limit = Limit(10)

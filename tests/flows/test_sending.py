@@ -456,6 +456,21 @@ def test_outcomes_are_written_though_the_rest_of_the_round_fails(
     assert ["delivered", "delivered"] == statuses(delivery)
 
 
+def test_a_round_that_fails_with_nothing_to_write_only_raises(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing was sent yet: there is nothing to settle."""
+    delivery = put()
+
+    def breaks(*_: Any) -> Any:
+        raise LookupError("no claim")
+
+    monkeypatch.setattr(f"{ROUND}.claim", breaks)
+    with pytest.raises(LookupError):
+        drain("default", at=at(0))
+    assert ["pending", "pending"] == statuses(delivery)
+
+
 def test_retry_after_is_what_the_far_side_sees(play: Play) -> None:
     """B41: Retry-After 37 twice: attempts at 0, 37 and 74 s, then delivered."""
     busy = Deferred("429", retry_after=37)

@@ -164,7 +164,7 @@ def insert_rows(
     unless: str = "",
     wait: bool = True,
 ) -> None:
-    """Insert many rows, a few statements a thousand.
+    """Insert many rows, at least one, in a few statements a thousand.
 
     `unless` names a unique column: a row whose value is there already is left out
     (PostgreSQL and SQLite). `wait=False` raises at once where another transaction
@@ -209,5 +209,4 @@ def _batches(rows: Sequence[Row], parameters: int | None) -> Iterator[list[Row]]
             batch, length = [], 0
         batch.append(row)
         length += size
-    if batch:
-        yield batch
+    yield batch
