@@ -22,7 +22,7 @@ LOG = logging.getLogger(__name__)
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "newcomer"
 OURS = ("COVERAGE_", "DJANGO_", "EXAMPLE_", "OUTBOX_", "PYTEST_", "PYTHON")
-SERVES = re.compile(r"Starting development server at (http://\S+?)/?\s")
+SERVES = re.compile(r"^Starting .*development server at (http://\S+?)/?\s")
 
 
 @dataclass(frozen=True)
