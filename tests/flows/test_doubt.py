@@ -386,6 +386,21 @@ def test_row_13_who_asks_may_be_lost_too(play: Play) -> None:
     assert ["unknown", "unknown"] == statuses(delivery)
 
 
+def test_row_13_no_more_are_asked_than_there_are_askers(play: Play) -> None:
+    """Two are lost and one can be asked about now: the other is the next pass's."""
+    play()
+    first, second = put(channel="ask"), put(channel="ask")
+    claim(0, channel="ask", slots=2)
+
+    none = Round("default").rescue({"ask": 0}, at(LEASE)).to_ask
+    (one,) = Round("default").rescue({"ask": 1}, at(LEASE)).to_ask
+    (other,) = Round("default").rescue({"ask": 1}, at(LEASE)).to_ask
+
+    assert [] == list(none)
+    assert {first.pk, second.pk} == {one.delivery_id, other.delivery_id}
+    assert [1, 1] == list(Attempt.objects.values_list("asked", flat=True))
+
+
 def test_row_13_what_the_ledger_knows_is_not_asked_about(play: Play) -> None:
     """An older attempt is known as sent: rescue delivers and asks nobody."""
     script = play()

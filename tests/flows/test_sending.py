@@ -43,6 +43,7 @@ from tests.ledger import (
     statuses,
     tries,
 )
+from tests.refusals import refused
 
 pytestmark = [
     pytest.mark.django_db,
@@ -469,6 +470,30 @@ def test_a_round_that_fails_with_nothing_to_write_only_raises(
     with pytest.raises(LookupError):
         drain("default", at=at(0))
     assert ["pending", "pending"] == statuses(delivery)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_words_that_no_row_takes_are_left_out() -> None:
+    """What became of the send is written without them, and the others as they are."""
+    deliveries = [put() for _ in range(3)]
+    first, second, third = claim(0, slots=3)
+    answers = [
+        answer(first, Sent()),
+        answer(second, Deferred("poison", code="http_503")),
+        answer(third, Sent()),
+    ]
+
+    with refused("last_error = 'poison'"):
+        settled = Round("default").settle(answers, at(1))
+
+    by_id = {one.pk: one for one in deliveries}
+    bad = by_id[second.delivery_id]
+    assert 3 == len(settled)
+    assert ["delivered"] * 2 == [
+        statuses(by_id[one.delivery_id])[1] for one in (first, third)
+    ]
+    assert ("retry", "http_503") == outcome_of(bad)
+    assert "poison" not in chunk(bad).last_error
 
 
 def test_retry_after_is_what_the_far_side_sees(play: Play) -> None:
