@@ -12,9 +12,13 @@ from django_outbox.flows import triage
 from django_outbox.flows.answers import NeverSent, StillInDoubt, Suppressed
 from django_outbox.flows.decision import Actor
 from django_outbox.flows.drain import drain
+from django_outbox.flows.renew import renew
+from django_outbox.flows.rescue import expired
+from django_outbox.flows.rescue import rescue as rescuing
 from django_outbox.flows.round import Round
 from django_outbox.flows.send import ask, send
 from django_outbox.models import Attempt, Chunk, Flusher
+from django_outbox.models.dialects import in_own_transaction
 from django_outbox.outcomes import (
     Deferred,
     Outcome,
@@ -224,6 +228,30 @@ def test_row_12_rescue_follows_the_one_rule_for_doubt(
 
     assert status == chunk(delivery).status
     assert at(0) == chunk(delivery).in_doubt_since
+
+
+@pytest.mark.parametrize("meanwhile", ["renewed", "settled", "replaced"])
+def test_row_12_rescue_looks_again_under_its_lock(meanwhile: str) -> None:
+    """Found expired, then renewed, settled or claimed anew: it is left alone."""
+    delivery = put(channel="dedup")
+    one = claim_one(0, channel="dedup")
+    found = expired(["dedup"], at(LEASE), "default", 9)
+    if meanwhile == "renewed":
+        renew([one], at(1), "default")
+    else:
+        settle(one, Deferred("503"), 1)
+    if meanwhile == "replaced":
+        claim_one(11, channel="dedup")
+    before = Chunk.objects.values().get()
+
+    rescued = in_own_transaction(
+        "default", lambda: rescuing(found, {"dedup": 9}, at(LEASE), "default")
+    )
+
+    assert 1 == len(found)
+    assert ([], []) == (list(rescued.settled), list(rescued.to_ask))
+    assert before == Chunk.objects.values().get()
+    assert "unknown" not in tries(delivery)
 
 
 def test_row_12_a_poison_message_runs_out_of_attempts() -> None:

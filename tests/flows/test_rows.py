@@ -481,6 +481,20 @@ def test_row_6_sent_releases_the_next_chunk() -> None:
     assert not Message.objects.exists()
 
 
+def test_row_6_what_was_cancelled_in_the_air_is_delivered_and_goes_no_further() -> None:
+    """B24: dropped during the send: what is sent is sent, what is behind it is gone."""
+    delivery = put(3, sender_name="ann")
+    one = claim_one(0)
+    triage.drop([delivery.pk], **ANN)
+    between = statuses(delivery)
+
+    settle(one, Sent("r"), 1)
+
+    assert ["pending", "sending", "dropped", "dropped"] == between
+    assert ["dropped", "delivered", "dropped", "dropped"] == statuses(delivery)
+    assert not Message.objects.exists()
+
+
 def test_row_6_the_last_one_stores_the_message_and_calls_the_finaliser(
     settings: Settings,
 ) -> None:
