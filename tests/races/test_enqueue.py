@@ -124,14 +124,12 @@ def agreed(found: list[Any], *, created: int) -> None:
     assert 1 == Chunk.objects.count()
 
 
-@pytest.mark.parametrize("patience", [keys.POLL_SECONDS, -1.0])
 def test_p6_one_key_one_delivery_when_six_holders_roll_back_in_a_row(
-    patience: float, isolation: str, monkeypatch: pytest.MonkeyPatch
+    isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each time one of those who wait makes it anew, and the last one's stays."""
-    if patience < 0 and isolation != "READ COMMITTED":
-        pytest.skip("There a deadlock ends what was asked for too long.")
-    monkeypatch.setattr(keys, "POLL_SECONDS", patience)
+    if isolation == "READ COMMITTED":  # they are woken, and need not ask in between
+        monkeypatch.setattr(keys, "POLLS", CALLERS)
     together, key, undone = threading.Barrier(CALLERS), new_key(), iter([True] * 6)
 
     def call(number: int) -> Enqueued | None:
@@ -213,8 +211,8 @@ def telling(tried: threading.Semaphore) -> Iterator[None]:
 def test_p6_a_key_held_for_long_is_waited_for(
     isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has asked in vain for POLL_SECONDS waits in line, and still finds it."""
-    monkeypatch.setattr(keys, "POLL_SECONDS", -1.0)
+    """Who has asked in vain often enough waits in line, and still finds it."""
+    monkeypatch.setattr(keys, "POLLS", 0)
     held, tried = threading.Event(), threading.Semaphore(0)
 
     def hold() -> Enqueued:

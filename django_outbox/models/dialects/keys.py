@@ -12,16 +12,20 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from django.db import DatabaseError, connections, models
 
 from django_outbox.models.dialects.statements import Row, insert_rows
 
-POLL_SECONDS = 20.0
-"""How long a held key is asked for again where waiting would lock the gap: on MariaDB
-at REPEATABLE READ. Then one who waits in an INSERT lets a deadlock be found, at another
-caller's cost: after 3 s that lost some of 192 callers who only had to wait their turn.
+POLLS = 800
+"""How often MariaDB is asked again for a key that is held, some 20 s.
+
+Where waiting would keep the gap (REPEATABLE READ) that is all the waiting there is;
+elsewhere each time but the first few means that two callers keep the gap for each
+other: a holder rolled back at the very moment both asked. Then they wait in an INSERT,
+so that the deadlock is found and costs one of them its transaction.
 """
 
 _DUPLICATE, _HELD = 1062, 1205
@@ -122,27 +126,37 @@ def _insert_postgresql(keyed: _Keyed, rows: Sequence[Row]) -> dict[str, Row]:
 
 
 def _insert_mysql(keyed: _Keyed, rows: Sequence[Row]) -> dict[str, Row]:
+    """Take the keys in their order: none is asked for below one that is locked."""
     found = keyed.read(rows)
     missing = keyed.missing(rows, found)
-    # One statement that fails would begin again below what it has already locked; at
-    # REPEATABLE READ it locks gaps, and a caller who holds one lower down waits for it.
-    if len(missing) > 1 and not _keeps_gaps(keyed.using):
-        try:
-            keyed.insert(missing, wait=False)
-        except DatabaseError as error:
-            if _code(error) not in {_DUPLICATE, _HELD}:
-                raise
-        else:
-            return found | {keyed.key_of(row): keyed.of(row) for row in missing}
-    return found | {keyed.key_of(row): _insert_or_find(keyed, row) for row in missing}
+    begun = _insert_until_conflict(keyed, missing)
+    found |= {keyed.key_of(row): keyed.of(row) for row in begun}
+    rest = missing[len(begun) :]
+    return found | {keyed.key_of(row): _insert_or_find(keyed, row) for row in rest}
+
+
+def _insert_until_conflict(keyed: _Keyed, rows: Sequence[Row]) -> Sequence[Row]:
+    """Insert many rows in one statement; give those before the first that could not."""
+    if not rows[1:]:  # one alone is tried in any case
+        return []
+    try:
+        keyed.insert(rows, wait=False)
+    except DatabaseError as error:
+        if _code(error) not in {_DUPLICATE, _HELD}:
+            raise
+        stored = keyed.read(rows)
+        return list(
+            takewhile(lambda r: stored.get(keyed.key_of(r)) == keyed.of(r), rows)
+        )
+    return rows
 
 
 def _insert_or_find(keyed: _Keyed, row: Row) -> Row:
     """Insert one row on MariaDB, or find the one that another transaction committed."""
-    deadline = time.monotonic() + POLL_SECONDS
-    patient = False
     found: Row | None = None
+    polls = 0
     while found is None:
+        patient = polls > POLLS
         try:
             keyed.insert([row], wait=patient)
             return keyed.of(row)
@@ -154,11 +168,11 @@ def _insert_or_find(keyed: _Keyed, row: Row) -> Row:
                 found = keyed.read_locked(row, "LOCK IN SHARE MODE")
             if found is None and (code != _HELD or patient):
                 raise
-        if found is None and _keeps_gaps(keyed.using):
-            time.sleep(random.uniform(0.001, 0.05))  # noqa: S311  # not for secrets
-            patient = time.monotonic() > deadline
-        elif found is None:
+        if found is None and not _keeps_gaps(keyed.using):
             found = keyed.read_locked(row, "FOR UPDATE")
+        if found is None:
+            polls += 1
+            time.sleep(random.uniform(0.001, 0.05))  # noqa: S311  # not for secrets
     return found
 
 

@@ -167,20 +167,21 @@ def insert_rows(
     """Insert many rows, at least one, in a few statements a thousand.
 
     `unless` names a unique column: a row whose value is there already is left out
-    (PostgreSQL and SQLite). `wait=False` raises at once where another transaction
-    holds the key (MariaDB).
+    (PostgreSQL and SQLite). `wait=False` raises at the first row whose key is there or
+    held by another transaction; those before it stay inserted (MariaDB).
     """
     connection = connections[using]
     described = _columns(model, columns, connection)
     names = ", ".join(column for column, _field, _kind in described)
     table = connection.ops.quote_name(model._meta.db_table)
     head = f"INSERT INTO {table} ({names}) VALUES "
-    if not wait and connection.vendor == "mysql":
-        head = f"SET STATEMENT innodb_lock_wait_timeout=0 FOR {head}"
-    tail = ""
+    between, tail = ", ", ""
     if unless:
         column = connection.ops.quote_name(unless)
         tail = f" ON CONFLICT ({column}) DO NOTHING"
+    if not wait:
+        between, tail = f"; {head}", "; END"
+        head = f"SET STATEMENT innodb_lock_wait_timeout=0 FOR BEGIN NOT ATOMIC {head}"
     clock = CLOCK.get(connection.vendor, "%s")
     with connection.cursor() as cursor:
         for batch in _batches(rows, connection.features.max_query_params):
@@ -194,7 +195,7 @@ def insert_rows(
                     for v, (_column, field, _kind) in zip(row, described, strict=True)
                     if v is not NOW or clock == "%s"
                 ]
-            cursor.execute(head + ", ".join(marks) + tail, values)
+            cursor.execute(head + between.join(marks) + tail, values)
 
 
 def _batches(rows: Sequence[Row], parameters: int | None) -> Iterator[list[Row]]:
