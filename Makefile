@@ -38,10 +38,10 @@ docs: .venv/.ready  ## Build the documentation into build/docs, warnings are err
 	@echo "docs: build/docs/index.html"
 
 races: .venv/.ready  ## Repeat the race tests to their full figures
-	@OUTBOX_RACES=full $(PY) tools/run_tests.py -m races_full --timeout 3600 $(ARGS)
+	@OUTBOX_RACES=full $(PY) tools/run_tests.py -m races_full -n 0 --timeout 3600 $(ARGS)
 
 q2: .venv/.ready  ## Kill real django-q2 clusters in the middle of a send, print what came of it
-	@OUTBOX_RACES=full $(PY) tools/run_tests.py tests/contrib/test_qcluster.py -k killed $(ARGS)
+	@OUTBOX_RACES=full $(PY) tools/run_tests.py tests/contrib/test_qcluster.py -k killed -n 0 $(ARGS)
 
 .PHONY: newcomer matrix
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import hypothesis
 import pytest
@@ -17,6 +17,19 @@ hypothesis.settings.load_profile("outbox")
 def pytest_report_header() -> str:
     """Say which database this run is on."""
     return f"database: {settings.DATABASES['default']['ENGINE'].rsplit('.', 1)[1]}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[
+    None, pytest.TestReport, pytest.TestReport
+]:
+    """Escape lone surrogates in what was captured: pytest-xdist sends reports as UTF-8."""
+    report = yield
+    report.sections = [
+        (name, text.encode(errors="backslashreplace").decode())
+        for name, text in report.sections
+    ]
+    return report
 
 
 @pytest.fixture
