@@ -54,6 +54,9 @@ MAY_BE_IN_DOUBT = frozenset({_C.SENDING, _C.RETRY, _C.UNKNOWN})
 
 WAITS_FOR_A_PERSON = frozenset({_C.FAILED, _C.UNKNOWN})
 
+ATTEMPTS_LIMIT = 2**31 - 1
+"""What the columns that count attempts can hold on every database."""
+
 DELIVERY_FINISHED = frozenset({DeliveryStatus.DELIVERED, DeliveryStatus.DROPPED})
 DELIVERY_WAITS = frozenset({DeliveryStatus.FAILED, DeliveryStatus.UNKNOWN})
 

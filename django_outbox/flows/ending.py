@@ -51,3 +51,11 @@ def of_attempt(result: Result) -> Ending:
             return Ending(None, AttemptStatus.FAILED, reason, code, retryable=False)
         case NeverSent():  # pragma: no branch  # the union is closed
             return Ending(deleted=True)
+
+
+def is_news(result: Result, known: AttemptStatus) -> bool:
+    """Whether it is a certain answer that an attempt of this status has not had yet."""
+    if isinstance(result, Sent):
+        return known != AttemptStatus.SENT
+    certain = isinstance(result, Deferred | Refused | Suppressed)
+    return certain and known in {AttemptStatus.PENDING, AttemptStatus.UNKNOWN}

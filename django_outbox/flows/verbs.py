@@ -124,7 +124,9 @@ def _retry(
         case,
         lifecycle.RETRY,
         idempotency_key=key,
-        attempts_allowed=state.attempts_made + case.budget,
+        attempts_allowed=min(
+            state.attempts_made + case.budget, lifecycle.ATTEMPTS_LIMIT
+        ),
         next_attempt_at=_after_flight(case, now),
         in_doubt_since=None,
     )

@@ -10,7 +10,7 @@ from typing import Any
 from django_outbox import lifecycle
 from django_outbox.flows.answers import NeverSent, Result, StillInDoubt, Suppressed
 from django_outbox.flows.case import Case, Try
-from django_outbox.flows.ending import Ending, of_attempt
+from django_outbox.flows.ending import Ending, is_news, of_attempt
 from django_outbox.flows.terms import Terms
 from django_outbox.lifecycle import AttemptStatus, ChunkStatus, Move
 from django_outbox.models import Change
@@ -45,6 +45,9 @@ class Judge:
 
     def in_hand(self) -> Ending:
         """Decide while the claim still holds."""
+        return replace(self._in_hand(), held_until=self.held_until)
+
+    def _in_hand(self) -> Ending:
         if not isinstance(self.result, Sent):
             for known in self.others:
                 if known.status == AttemptStatus.SENT:
@@ -73,27 +76,21 @@ class Judge:
         result = self.result
         if isinstance(result, NeverSent):
             result = Deferred("The send never began.", code="never_sent", counts=False)
-        if not self._is_news(result):
+        if not is_news(result, self.attempt.status):
             return Ending()
         judge = replace(self, result=result)
-        own = replace(of_attempt(result), late=True)
-        state = self.case.state
-        if self.attempt.key != state.idempotency_key:
+        return replace(judge.by_late_result(), late=True, held_until=judge.held_until)
+
+    def by_late_result(self) -> Ending:
+        own = of_attempt(self.result)
+        if self.attempt.key != self.case.state.idempotency_key:
             return own
         if self._is_asked_about:
-            return replace(judge.in_hand(), late=True)
-        judge = replace(judge, moves=_LATE)
-        if isinstance(result, Sent):
-            return judge.late_sent(result, own)
+            return self._in_hand()
+        judge = replace(self, moves=_LATE)
+        if isinstance(self.result, Sent):
+            return judge.late_sent(self.result, own)
         return judge.late_not_sent(own)
-
-    def _is_news(self, result: Result) -> bool:
-        """Whether it is a certain answer that this attempt has not had yet."""
-        known = self.attempt.status
-        if isinstance(result, Sent):
-            return known != AttemptStatus.SENT
-        certain = isinstance(result, Deferred | Refused | Suppressed)
-        return certain and known in {AttemptStatus.PENDING, AttemptStatus.UNKNOWN}
 
     @property
     def _is_asked_about(self) -> bool:
@@ -109,7 +106,7 @@ class Judge:
         if self.case.state.status not in lifecycle.LATE_DELIVER.sources:
             return own
         ending = self.delivered(outcome.receipt)
-        return replace(ending, late=True, release_at=self._after_flight)
+        return replace(ending, release_at=self._after_flight)
 
     def late_not_sent(self, own: Ending) -> Ending:
         """Take one doubt away: without any, an unknown chunk is decided."""
@@ -124,7 +121,7 @@ class Judge:
         ending = replace(self, case=settled).by_result()
         # The guard is what is really stored.
         change = ending.change and replace(ending.change, before=state)
-        return replace(ending, change=change, late=True)
+        return replace(ending, change=change)
 
     def delivered(self, receipt: str) -> Ending:
         """Deliver it: it was accepted, now or by an attempt before this one."""
@@ -144,17 +141,12 @@ class Judge:
 
     def deferred(self, outcome: Deferred) -> Ending:
         """Try it again while the budget lasts: it was not accepted."""
-        state, terms = self.case.state, self.terms
-        counts = outcome.counts or terms.given_up(self.case.due_since, self.now)
-        allowed = state.attempts_allowed + (not counts)
-        tries = state.attempts_made - (allowed - self.case.budget)
-        due = self.now + timedelta(seconds=terms.wait(tries, outcome.retry_after))
-        held = None if outcome.scope is Scope.MESSAGE else (due,)
+        allowed = self._allowed(outcome)
         ended = self.case.ended(self.now)
-        if ended or state.attempts_made >= allowed:
+        if ended or self.case.state.attempts_made >= allowed:
             target = ChunkStatus.DROPPED if ended else ChunkStatus.FAILED
-            ending = self._ended(target, outcome.reason, ended or outcome.code)
-            return replace(ending, held_until=held)
+            return self._ended(target, outcome.reason, ended or outcome.code)
+        due = self._due(outcome)
         change = self._change(
             ChunkStatus.RETRY,
             attempts_allowed=allowed,
@@ -162,13 +154,30 @@ class Judge:
             last_error=outcome.reason,
             error_code=outcome.code,
         )
-        return replace(of_attempt(outcome), change=change, held_until=held)
+        return replace(of_attempt(outcome), change=change)
+
+    def _allowed(self, outcome: Deferred) -> int:
+        """Give the ceiling after it: what spends no budget raises it by one."""
+        counts = outcome.counts or self.terms.given_up(self.case.due_since, self.now)
+        raised = self.case.state.attempts_allowed + (not counts)
+        return min(raised, lifecycle.ATTEMPTS_LIMIT)
+
+    def _due(self, outcome: Deferred) -> datetime:
+        spent = self._allowed(outcome) - self.case.budget
+        tries = self.case.state.attempts_made - spent
+        return self.now + timedelta(seconds=self.terms.wait(tries, outcome.retry_after))
+
+    @property
+    def held_until(self) -> tuple[datetime | None] | None:
+        """Until when what the outcome speaks of besides this message is held."""
+        result = self.result
+        if not isinstance(result, Deferred | Refused) or result.scope is Scope.MESSAGE:
+            return None
+        return (self._due(result) if isinstance(result, Deferred) else None,)
 
     def refused(self, outcome: Refused) -> Ending:
         """Fail it: it was not accepted, and never will be."""
-        ending = self._ended(ChunkStatus.FAILED, outcome.reason, outcome.code)
-        held = None if outcome.scope is Scope.MESSAGE else (None,)
-        return replace(ending, held_until=held)
+        return self._ended(ChunkStatus.FAILED, outcome.reason, outcome.code)
 
     def _doubted(self, reason: str, code: str) -> Ending:
         """Apply the one rule for doubt; a far side that can be asked has been."""

@@ -130,6 +130,13 @@ def dropped() -> Scene:
     return scene
 
 
+def resent_as_new() -> Scene:
+    """Let a person send it again under another key."""
+    scene = unknown()
+    triage.retry([chunk(scene.delivery).pk], as_new=True, **ANN)
+    return scene
+
+
 STATES: list[Callable[[], Scene]] = [
     unknown,
     unknown_of_two,
@@ -344,6 +351,27 @@ def test_a_wide_late_no_that_decides_holds() -> None:
 
     assert ["failed", "failed", "pending"] == statuses(scene.delivery)
     assert [("channel", None)] == list(Hold.objects.values_list("scope", "until"))
+
+
+@pytest.mark.parametrize(
+    ("result", "until"),
+    [
+        (Deferred("429", retry_after=600, scope=Scope.CHANNEL), at(630)),
+        (Refused("401", scope=Scope.CHANNEL), None),
+    ],
+    ids=["deferred", "refused"],
+)
+@pytest.mark.parametrize("state", [sending, delivered, resent_as_new])
+def test_a_wide_late_no_that_decides_nothing_holds_too(
+    state: Callable[[], Scene], result: Any, until: Any
+) -> None:
+    """Any outcome wider than its message says it of the others; told again, once."""
+    scene = state()
+
+    settle(scene.late, result, 30)
+    settle(scene.late, result, 60)
+
+    assert [("channel", until)] == list(Hold.objects.values_list("scope", "until"))
 
 
 @pytest.mark.parametrize("result", ["sent", "deferred"])

@@ -8,10 +8,14 @@ from collections.abc import Callable
 import pytest
 from django.db import IntegrityError
 
+from django_outbox import lifecycle
+from django_outbox.flows import triage
+from django_outbox.flows.decision import Actor
 from django_outbox.flows.drain import drain
 from django_outbox.flows.round import Round
 from django_outbox.flows.senders import FINALISER, HUNG_FINALISERS, Job, Senders
-from django_outbox.outcomes import Sent
+from django_outbox.models import Chunk
+from django_outbox.outcomes import Deferred, Outcome, Sent, Unknown
 from django_outbox.testing import Scripted
 from tests.ledger import (
     LEASE,
@@ -86,6 +90,62 @@ def test_what_is_always_slow_to_make_ready_spends_its_budget(
     assert [] == script.sent
     assert ("failed", "prepare_slow") == outcome_of(delivery)
     assert ["failed"] == tries(delivery)
+
+
+COUNTS = lifecycle.ATTEMPTS_LIMIT
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("made", "allowed", "result", "expected"),
+    [
+        (COUNTS - 5, COUNTS, Deferred("busy", counts=False), ("retry", COUNTS)),
+        (COUNTS - 1, COUNTS, Deferred("busy", counts=False), ("failed", COUNTS)),
+        (COUNTS - 1, COUNTS, Unknown("lost"), ("unknown", COUNTS)),
+        (COUNTS - 1, COUNTS, Sent("r"), ("delivered", COUNTS)),
+    ],
+)
+def test_counters_end_at_their_limit(
+    play: Callable[..., Scripted],
+    made: int,
+    allowed: int,
+    result: Outcome,
+    expected: tuple[str, int],
+) -> None:
+    """No count goes past what its column holds; what is behind is delivered."""
+    play([result])
+    poison, healthy = put(), put()
+    Chunk.objects.filter(delivery=poison).update(
+        attempts_made=made, attempts_allowed=allowed
+    )
+
+    drain("default", at=at(0))
+
+    found = chunk(poison)
+    assert expected == (found.status, found.attempts_allowed)
+    assert ["delivered", "delivered"] == statuses(healthy)
+
+
+@pytest.mark.django_db
+def test_what_has_no_number_left_is_not_tried_again(
+    play: Callable[..., Scripted],
+) -> None:
+    """A person's retry raises the ceiling as far as it goes, and the claim fails it."""
+    script = play()
+    poison, healthy = put(), put(2)
+    Chunk.objects.filter(delivery=poison).update(
+        attempts_made=COUNTS, attempts_allowed=COUNTS
+    )
+    drain("default", at=at(0))
+    assert ("failed", "out_of_attempts") == outcome_of(poison)
+
+    by = Actor("ann")
+    assert 1 == triage.retry([chunk(poison).pk], by=by, reason="once more").changed
+    Chunk.objects.filter(delivery=poison).update(next_attempt_at=at(1))
+    drain("default", at=at(1))
+
+    assert ("failed", "out_of_attempts") == outcome_of(poison)
+    assert {healthy.pk} == {parcel.delivery_id for parcel in script.sent}
 
 
 def test_after_some_finalisers_that_hang_no_other_is_called() -> None:

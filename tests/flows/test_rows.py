@@ -772,6 +772,20 @@ def test_rows_9_and_10_a_wide_outcome_holds_what_it_speaks_of(
     assert (scope.value, account, destination, None, "http_401") == holds()[1]
 
 
+def test_row_9_a_wide_no_to_what_was_sent_already_holds() -> None:
+    """The ledger says delivered; what the answer says of the others is written too."""
+    delivery = put(channel="dedup")
+    first = claim_one(0, channel="dedup")
+    rescue(LEASE)
+    second = claim_one(20, channel="dedup")
+    settle(first, Sent("it was"), 21)
+
+    settle(second, Refused("401", scope=Scope.ACCOUNT, code="http_401"), 22)
+
+    assert ["delivered", "delivered"] == statuses(delivery)
+    assert [("account", "", "", None, "http_401")] == holds()
+
+
 def test_row_9_a_message_scope_holds_nothing_else() -> None:
     """What is said of one message is no reason for the others to wait."""
     put()
