@@ -57,7 +57,7 @@ def send(claimed: Claimed, asking: Callable[[], None] = _unheard) -> Returned:
         return _returned(claimed, slow)
     escaped: BaseException | None = None
     try:
-        result: Result = _outcome(channel, channel.send(prepared))
+        result: Result = outcome_of(channel, channel.send(prepared))
     except BaseException as error:  # a poison message dies alone
         result = Unknown(f"{_name(error)}: {storable(error)}", code=_name(error))
         logger.warning("send escaped", extra=_ids(claimed), exc_info=error)
@@ -76,7 +76,7 @@ def ask(claimed: Claimed) -> Returned:
     except BaseException as error:  # noqa: BLE001  # a poison message dies alone
         unasked = StillInDoubt(f"look-up: {_name(error)}: {storable(error)}")
         return _returned(claimed, unasked, error)
-    return _returned(claimed, _outcome(channel, answer))
+    return _returned(claimed, outcome_of(channel, answer))
 
 
 def _asked(doubt: Returned, claimed: Claimed) -> Returned:
@@ -89,7 +89,8 @@ def _asked(doubt: Returned, claimed: Claimed) -> Returned:
     return Returned(doubt.answer, found.escaped)
 
 
-def _outcome(channel: Channel[Any], answer: object) -> Outcome:
+def outcome_of(channel: Channel[Any], answer: object) -> Outcome:
+    """Return what a channel's answer counts as: an outcome, or doubt."""
     if isinstance(answer, Sent) and channel.wants_receipt and not answer.receipt:
         return Unknown(
             "The channel said it was sent, without the far side's id.",

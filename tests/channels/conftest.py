@@ -79,18 +79,24 @@ def sent() -> Iterator[Callable[..., list[Parcel]]]:
     memory.clear()
 
 
+def mailer_settings(backend: str, **options: Any) -> dict[str, Any]:
+    """Return what configures Django's default mailer, in the way of its version."""
+    if hasattr(mail, "mailers"):
+        return {"MAILERS": {"default": {"BACKEND": backend, "OPTIONS": options}}}
+    names = {"username": "HOST_USER", "password": "HOST_PASSWORD"}
+    return {
+        "EMAIL_BACKEND": backend,
+        **{f"EMAIL_{names.get(n, n.upper())}": v for n, v in options.items()},
+    }
+
+
 @pytest.fixture
 def mailer(settings: Settings) -> Callable[..., None]:
-    """Return what configures Django's default mailer, in the way of its version."""
+    """Return what makes these the settings of Django's default mailer."""
 
     def configure(backend: str, **options: Any) -> None:
-        if hasattr(mail, "mailers"):
-            settings.MAILERS = {"default": {"BACKEND": backend, "OPTIONS": options}}
-            return
-        settings.EMAIL_BACKEND = backend
-        names = {"username": "HOST_USER", "password": "HOST_PASSWORD"}
-        for name, value in options.items():
-            setattr(settings, f"EMAIL_{names.get(name, name.upper())}", value)
+        for name, value in mailer_settings(backend, **options).items():
+            setattr(settings, name, value)
 
     return configure
 

@@ -1,271 +1,183 @@
-"""What every channel here promises, whatever it speaks."""
+"""The channels that are here for every project, held to the contract of channels."""
 
 from __future__ import annotations
 
 import io
-import logging
+import json
 import re
-import threading
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
-import pytest
+from django.test import override_settings
+from standardwebhooks import Webhook as Verifier
 
 from django_outbox.channels import memory
-from django_outbox.channels.base import Channel, Parcel
 from django_outbox.channels.console import Console
 from django_outbox.channels.email import Email
 from django_outbox.channels.memory import Memory
 from django_outbox.channels.webhook import Webhook
-from django_outbox.outcomes import Deferred, Outcome, Sent, Unknown
-from tests.channels.conftest import SMTP
-from tests.mail_receiver import Does, MailReceiver
-from tests.receivers import (
-    LOOPBACK,
-    Act,
-    HTTPReceiver,
-    answer,
-    closed_port,
-    deafness,
-    head,
-    reply,
-    reply_then_drip,
-    reset,
-    silence,
+from django_outbox.outcomes import Deferred, Refused, Unknown
+from django_outbox.testing import (
+    Arrived,
+    ChannelContract,
+    HTTPContract,
+    Received,
+    Reply,
+    Rig,
 )
+from django_outbox.testing.contract import Expected
+from tests.channels.conftest import SMTP, mailer_settings
+from tests.mail_receiver import Does, Fault, MailReceiver
+from tests.receivers import LOOPBACK, closed_port, full_backlog
 
 SECRET = "whsec_" + "c2VjcmV0" * 4
-SECRETS = [SECRET, "s3cret", "Bearer t0ken", "t0ken"]
-SHORT = 0.4
-PATIENCE = 1.0
-"""Seconds beyond that for a machine that is busy."""
-
-Make: TypeAlias = Callable[..., Parcel]
 
 
-@dataclass(frozen=True)
-class Rig:
-    """A channel, somewhere for it to send to, and what was seen there."""
+class Subscriber:
+    """A receiver of webhooks that verifies them by a library of its own."""
 
-    channel: Channel[Any]
-    destination: str
-    keys: Callable[[], list[str]]
-    """The key of each message that arrived whole, in order."""
+    def __init__(self) -> None:
+        self.arrived: list[Arrived] = []
 
-    tries: Callable[[], int]
-    """How often it was tried."""
-
-    def send(self, parcel: Parcel) -> Outcome:
-        return self.channel.send(self.channel.prepare(parcel))
+    def __call__(self, request: Received) -> Reply:
+        event: Any = Verifier(SECRET).verify(request.body, request.headers)
+        text = event["data"]["text"]
+        self.arrived.append(Arrived(text, request.headers["webhook-id"]))
+        return Reply(202, json.dumps({"id": f"evt-{len(self.arrived)}"}).encode())
 
 
-@contextmanager
-def webhook(*acts: Act) -> Iterator[Rig]:
-    """Yield a webhook whose receiver does these things in turn."""
-    with HTTPReceiver(*acts) as receiver:
-        channel = Webhook(
+class TestWebhook(HTTPContract):
+    """Any complete answer but a gateway's is an answer."""
+
+    outcomes = {"status_500": Deferred}
+    secrets = [SECRET, SECRET.removeprefix("whsec_"), "s3cret", "t0ken"]
+    limit: int | None = None
+
+    def provider(self) -> Subscriber:
+        return Subscriber()
+
+    def channel(self, url: str) -> Webhook:
+        return Webhook(
             "partner",
             secrets=[SECRET],
             allow_private=["127.0.0.0/8"],
             allow_http=True,
             headers={"Authorization": "Bearer t0ken"},
-        )
-        yield Rig(
-            channel, receiver.url, lambda: receiver.keys, lambda: receiver.connections
+            limit=self.limit,
         )
 
-
-Mailer: TypeAlias = Callable[..., None]
-
-
-@contextmanager
-def email(mailer: Mailer, faults: dict[str, Any] | None = None) -> Iterator[Rig]:
-    """Yield e-mail to a server with these faults."""
-    with MailReceiver(faults) as receiver:
-        mailer(SMTP, host=LOOPBACK, port=receiver.port)
-        yield Rig(
-            Email("email", domain="shop.example"),
-            "ann@example.com",
-            lambda: [
-                re.sub(r"<(.*)\.(\d+)@.*", r"\1:\2", letter.message["Message-ID"])
-                for letter in receiver.letters
-            ],
-            lambda: receiver.commands.count("EHLO"),
-        )
+    def destination(self, url: str) -> str:
+        return f"{url}/hook?token=s3cret"
 
 
-@contextmanager
-def in_memory() -> Iterator[Rig]:
-    """Yield the memory channel."""
-    memory.clear()
-    yield Rig(
-        Memory("memory"),
-        "anywhere",
-        lambda: [parcel.idempotency_key for parcel in memory.outbox()],
-        lambda: len(memory.outbox()),
-    )
-    memory.clear()
+class TestWebhookInPieces(TestWebhook):
+    """The same where its texts are split."""
+
+    limit = 1_000
 
 
-@contextmanager
-def on_console() -> Iterator[Rig]:
-    """Yield the console channel, over a text of its own."""
-    stream = io.StringIO()
+class TestEmail(ChannelContract):
+    """E-mail through SMTP: what is lost after the body left is doubt."""
 
-    def keys() -> list[str]:
-        return re.findall(r"^\[(\S+), try \d+\]$", stream.getvalue(), re.MULTILINE)
-
-    yield Rig(Console("console", stream=stream), "anywhere", keys, lambda: len(keys()))
-
-
-@pytest.fixture(params=["webhook", "email", "memory", "console"])
-def rig(request: pytest.FixtureRequest, mailer: Mailer) -> Iterator[Rig]:
-    """Each channel that sends, with somebody at the other end who accepts."""
-    rigs: dict[str, Callable[[], AbstractContextManager[Rig]]] = {
-        "webhook": webhook,
-        "email": lambda: email(mailer),
-        "memory": in_memory,
-        "console": on_console,
+    expected = {
+        "connection_refused": Deferred,
+        "connect_timeout": Deferred,
+        "never_greets": Deferred,
+        "greets_by_drips": Deferred,
+        "busy_421": Deferred,
+        "hangs_at_MAIL": Deferred,
+        "refuses_sender_550": Refused,
+        "drops_at_RCPT": Deferred,
+        "hangs_at_RCPT": Deferred,
+        "refuses_recipient_550": Refused,
+        "hangs_at_DATA": Deferred,
+        "refuses_DATA_554": Refused,
+        "closes_after_body": Unknown,
+        "no_answer_to_body": Unknown,
+        "drips_answer_to_body": Unknown,
+        "garbage_after_body": Unknown,
+        "defers_body_451": Deferred,
+        "refuses_body_552": Refused,
     }
-    with rigs[request.param]() as opened:
-        yield opened
+    faults: ClassVar[Mapping[str, tuple[str, Fault]]] = {
+        "never_greets": ("banner", Does.HANG),
+        "greets_by_drips": ("banner", Does.DRIP),
+        "busy_421": ("banner", "421 busy"),
+        "hangs_at_MAIL": ("MAIL", Does.HANG),
+        "refuses_sender_550": ("MAIL", "550 not you"),
+        "drops_at_RCPT": ("RCPT", Does.DROP),
+        "hangs_at_RCPT": ("RCPT", Does.HANG),
+        "refuses_recipient_550": ("RCPT", "550 5.1.1 no such user"),
+        "hangs_at_DATA": ("DATA", Does.HANG),
+        "refuses_DATA_554": ("DATA", "554 no"),
+        "closes_after_body": ("body", Does.DROP),
+        "no_answer_to_body": ("body", Does.HANG),
+        "drips_answer_to_body": ("body", Does.DRIP),
+        "garbage_after_body": ("body", "hello"),
+        "defers_body_451": ("body", "451 later"),
+        "refuses_body_552": ("body", "552 too big"),
+    }
+
+    @contextmanager
+    def open(self, fault: str = "") -> Iterator[Rig]:
+        faults = dict([self.faults[fault]]) if fault in self.faults else {}
+        ends = any(told in {Does.HANG, Does.DRIP} for told in faults.values())
+        with MailReceiver(faults) as receiver, full_backlog() as dead:
+            ports = {"connection_refused": closed_port(), "connect_timeout": dead}
+            port = ports.get(fault, receiver.port)
+            with override_settings(**mailer_settings(SMTP, host=LOOPBACK, port=port)):
+                yield Rig(
+                    Email("email", domain="shop.example"),
+                    "ann@example.com",
+                    lambda: [
+                        Arrived(
+                            letter.message.get_content()
+                            .replace("\r\n", "\n")
+                            .removesuffix("\n"),
+                            letter.message["Message-ID"],
+                        )
+                        for letter in receiver.letters
+                    ],
+                    lambda: receiver.commands.count("EHLO"),
+                    timeout=0.4 if ends or fault == "connect_timeout" else 5.0,
+                )
 
 
-def test_what_is_accepted_is_sent(rig: Rig, parcel: Make) -> None:
-    """One send, one message at the other end."""
-    one = parcel(destination=rig.destination)
+class TestMemory(ChannelContract):
+    """The channel of tests has no faults to meet."""
 
-    found = rig.send(one)
-
-    assert isinstance(found, Sent)
-    assert [one.idempotency_key] == rig.keys()
-
-
-def test_the_key_is_the_same_on_every_try(rig: Rig, parcel: Make) -> None:
-    """The other side can know a repetition, if it wants to."""
-    for number in (1, 2, 3):
-        rig.send(parcel(destination=rig.destination, number=number))
-
-    assert 1 == len(set(rig.keys()))
-    assert 3 == len(rig.keys())
+    @contextmanager
+    def open(self, fault: str = "") -> Iterator[Rig]:
+        memory.clear()
+        yield Rig(
+            Memory("memory"),
+            "anywhere",
+            lambda: [Arrived(one.text, one.idempotency_key) for one in memory.outbox()],
+            lambda: len(memory.outbox()),
+        )
+        memory.clear()
 
 
-def test_preparing_sends_nothing(rig: Rig, parcel: Make) -> None:
-    """Whatever is raised before `send`, nothing has left."""
-    rig.channel.prepare(parcel(destination=rig.destination))
+class TestConsole(ChannelContract):
+    """Nor has the terminal."""
 
-    assert [] == rig.keys()
-    assert 0 == rig.tries()
+    expected: ClassVar[Expected] = {}
 
+    @contextmanager
+    def open(self, fault: str = "") -> Iterator[Rig]:
+        stream = io.StringIO()
+        shown = re.compile(
+            r"^\S+ → [^\n]*\n(.*?)\n\[(\S+), try \d+\]\n-{72}$",
+            re.MULTILINE | re.DOTALL,
+        )
 
-def test_a_good_destination_passes_the_door(rig: Rig) -> None:
-    """What can be sent is not refused before."""
-    rig.channel.validate(rig.destination, {})
+        def arrived() -> list[Arrived]:
+            return [Arrived(*found) for found in shown.findall(stream.getvalue())]
 
-    assert [] == rig.channel.check()
-
-
-def test_many_threads_share_a_channel(rig: Rig, parcel: Make) -> None:
-    """Each of 64 messages from 8 senders arrives once, under its own key."""
-    parcels = [parcel(destination=rig.destination, index=i) for i in range(64)]
-    start = threading.Barrier(8)
-
-    def sender(mine: list[Parcel]) -> list[Outcome]:
-        start.wait()
-        return [rig.send(each) for each in mine]
-
-    with ThreadPoolExecutor(8) as pool:
-        found = [
-            outcome
-            for outcomes in pool.map(sender, [parcels[i::8] for i in range(8)])
-            for outcome in outcomes
-        ]
-
-    assert [Sent] * 64 == [type(outcome) for outcome in found]
-    assert sorted(each.idempotency_key for each in parcels) == sorted(rig.keys())
-
-
-Faulty: TypeAlias = Callable[[Mailer], AbstractContextManager[Rig]]
-FAULTS: list[tuple[str, Faulty, type[Outcome]]] = [
-    ("webhook: closed", lambda _: webhook(reply()), Unknown),
-    ("webhook: reset", lambda _: webhook(reset), Unknown),
-    ("webhook: no answer", lambda _: webhook(silence), Unknown),
-    ("webhook: accepts only", lambda _: webhook(deafness), Unknown),
-    (
-        "webhook: drips its head",
-        lambda _: webhook(reply_then_drip(b"HTTP/1.1 200 OK\r\nx: ", b"y")),
-        Unknown,
-    ),
-    (
-        "webhook: drips its body",
-        lambda _: webhook(reply_then_drip(head(200), b"y")),
-        Sent,
-    ),
-    ("webhook: 503", lambda _: webhook(answer(503)), Deferred),
-    ("webhook: 502", lambda _: webhook(answer(502)), Unknown),
-    ("email: never greets", lambda m: email(m, {"banner": Does.HANG}), Deferred),
-    ("email: drips", lambda m: email(m, {"banner": Does.DRIP}), Deferred),
-    ("email: hangs at RCPT", lambda m: email(m, {"RCPT": Does.HANG}), Deferred),
-    ("email: closed after all", lambda m: email(m, {"body": Does.DROP}), Unknown),
-    ("email: no answer", lambda m: email(m, {"body": Does.HANG}), Unknown),
-    ("email: drips its answer", lambda m: email(m, {"body": Does.DRIP}), Unknown),
-    ("email: 451", lambda m: email(m, {"body": "451 later"}), Deferred),
-]
-each_fault = pytest.mark.parametrize(
-    ("faulty", "kind"),
-    [fault[1:] for fault in FAULTS],
-    ids=[fault[0] for fault in FAULTS],
-)
-
-
-@each_fault
-def test_a_fault_is_met_once_and_in_time(
-    faulty: Faulty, kind: type[Outcome], parcel: Make, mailer: Mailer
-) -> None:
-    """No channel resends by itself, nor stays longer than it may."""
-    began = time.monotonic()
-
-    with faulty(mailer) as rig:
-        found = rig.send(parcel(destination=rig.destination, timeout=SHORT))
-        elapsed = time.monotonic() - began
-
-    assert kind is type(found)
-    assert rig.tries() <= 1
-    assert len(rig.keys()) <= 1
-    assert elapsed < SHORT + PATIENCE
-
-
-@each_fault
-def test_no_secret_is_told(
-    faulty: Faulty,
-    kind: type[Outcome],
-    parcel: Make,
-    mailer: Mailer,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """No outcome and no log, at any level, holds a token, a secret or a header's value."""
-    caplog.set_level(logging.DEBUG)
-
-    with faulty(mailer) as rig:
-        found = rig.send(parcel(destination=rig.destination, timeout=SHORT))
-
-    told = repr(found) + "".join(
-        record.getMessage() for record in caplog.records if record.name != "mail.log"
-    )
-    assert [] == [secret for secret in SECRETS if secret in told]
-
-
-def test_a_refused_connection_is_not_doubt(parcel: Make, mailer: Mailer) -> None:
-    """Where nobody listens, both channels of the network say so."""
-    mailer(SMTP, host=LOOPBACK, port=closed_port())
-    mail = Email("email", domain="shop.example")
-    with webhook() as rig:
-        url = f"http://{LOOPBACK}:{closed_port()}/?token=s3cret"
-        found = [rig.send(parcel(destination=url)), mail.send(mail.prepare(parcel()))]
-
-    assert [Deferred, Deferred] == [type(outcome) for outcome in found]
-    assert "s3cret" not in repr(found)
+        yield Rig(
+            Console("console", stream=stream),
+            "anywhere",
+            arrived,
+            lambda: len(arrived()),
+        )

@@ -1,4 +1,4 @@
-"""Test what a project sends: script the far side, drain the outbox, look into it."""
+"""Test what a project sends: script the far side, drain the outbox, hold channels to theirs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,24 @@ from django_outbox.flows.drain import Drained
 from django_outbox.flows.drain import drain as _drain
 from django_outbox.models import Delivery
 from django_outbox.outcomes import Outcome, Sent, Unknown
+from django_outbox.testing.acts import Reply
+from django_outbox.testing.contract import ChannelContract
+from django_outbox.testing.http import HTTPContract
+from django_outbox.testing.receiver import Received
+from django_outbox.testing.rig import Arrived, Rig
 
-__all__ = ["Scripted", "assert_enqueued", "drain", "refute_enqueued"]
+__all__ = [
+    "Arrived",
+    "ChannelContract",
+    "HTTPContract",
+    "Received",
+    "Reply",
+    "Rig",
+    "Scripted",
+    "assert_enqueued",
+    "drain",
+    "refute_enqueued",
+]
 
 Line: TypeAlias = Outcome | BaseException | Callable[[Parcel], Outcome]
 """What a script says of one call: an answer, what to raise, or what to ask for one."""
