@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TypeAlias, Unpack
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError, router
+from django.db import Error, router
 
 from django_outbox.channels.registry import route
 from django_outbox.flows import events
@@ -124,7 +124,7 @@ class _Errand:
             in_time = self.until is None or ticks() < self.until
             try:
                 turn = self.rounds.turn([returned.answer], {self.channel: int(in_time)})
-            except (OperationalError, InterfaceError):
+            except Error:
                 # What became of a send is worth more patience than the next claim.
                 self.rounds.settle([returned.answer])
                 return

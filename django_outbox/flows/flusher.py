@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from django.db import Error, InterfaceError, OperationalError, reset_queries
+from django.db import Error, reset_queries
 
 from django_outbox import conf
 from django_outbox.flows import senders
@@ -23,7 +23,7 @@ from django_outbox.flows.renew import renew
 from django_outbox.flows.round import SETTLE_SECONDS, Round, Turn
 from django_outbox.flows.senders import FINALISER, Senders
 from django_outbox.flows.stopwatch import ticks
-from django_outbox.models.dialects import in_own_transaction, mend, now
+from django_outbox.models.dialects import in_own_transaction, is_away, mend, now
 from django_outbox.models.fields import uuid7
 
 logger = logging.getLogger("django_outbox")
@@ -64,6 +64,7 @@ class Flusher:
     """When its time is over, by `ticks`."""
 
     _broken_at: float | None = field(default=None, init=False)
+    _fault: Error | None = field(default=None, init=False)
     _pause: float = field(default=0.0, init=False)
     """Seconds to leave a broken database alone."""
 
@@ -223,21 +224,21 @@ class Flusher:
 
     def _mend(self) -> None:
         """Test a connection that may be dead before the round needs it."""
-        if ticks() - self._looked > _IDLE or self._broken_at is not None:
-            mend(self.plan.using)
+        if ticks() - self._looked > _IDLE or self._fault is not None:
+            mend(self.plan.using, self._fault)
 
     def _broken(self, error: Error) -> None:
         if self._broken_at is None:
-            away = isinstance(error, OperationalError | InterfaceError)
-            what = "database away" if away else "round failed"
+            what = "database away" if is_away(error) else "round failed"
             logger.warning(what, exc_info=error)
             self._broken_at = ticks()
+        self._fault = error
         self._pause = min(max(self._pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
 
     def _well(self) -> None:
         if self._broken_at is not None:
             logger.warning("database back")
-        self._broken_at, self._pause = None, 0.0
+        self._broken_at, self._fault, self._pause = None, None, 0.0
 
     def _leave(self) -> None:
         """Say goodbye; a database that is away will find out by the heartbeat."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
-from django.db import DataError, IntegrityError, InterfaceError, OperationalError
+from django.db import DataError, Error, IntegrityError
 
 from django_outbox.channels.registry import routes
 from django_outbox.flows import events
@@ -28,7 +28,7 @@ from django_outbox.flows.rescue import Expired, Rescued, expired, rescue
 from django_outbox.flows.settle import Settled, settle
 from django_outbox.flows.stopwatch import ticks
 from django_outbox.lifecycle import ChunkStatus, DeliveryStatus
-from django_outbox.models.dialects import in_own_transaction, mend, now
+from django_outbox.models.dialects import in_own_transaction, is_away, mend, now
 
 logger = logging.getLogger("django_outbox")
 
@@ -150,22 +150,22 @@ class Round:
     ) -> list[Settled]:
         """Settle alone, with a longer budget; a poisonous answer does not stop the rest.
 
-        A lost connection is replaced and the settle repeated, for up to `seconds`.
+        Where the database is away it is repeated, for up to `seconds`.
         """
         deadline = ticks() + seconds
         pause = 0.05
         while True:
             try:
                 settled = self._settle([*answers, *self.unsure], at, seconds)
-            except (OperationalError, InterfaceError):
-                if ticks() + pause > deadline:
+            except Error as error:
+                if not is_away(error) or ticks() + pause > deadline:
                     raise
+                time.sleep(pause)
+                pause = min(pause * 2, 2.0)
+                mend(self.using, error)
             else:
                 self.unsure = []
                 return settled
-            time.sleep(pause)
-            pause = min(pause * 2, 2.0)
-            mend(self.using)
 
     def _settle(
         self, answers: Sequence[Answer], at: datetime | None, seconds: float

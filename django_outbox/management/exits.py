@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import InterfaceError, OperationalError
+from django.db import Error
+
+from django_outbox.models.dialects import is_away
 
 FAILED = 1
 """A check failed, or the time to end in was over."""
@@ -29,7 +31,9 @@ def database_away(using: str) -> Iterator[None]:
     """Turn a database that does not answer into exit code 75 and one line."""
     try:
         yield
-    except (OperationalError, InterfaceError) as error:
+    except Error as error:
+        if not is_away(error):
+            raise
         said = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise CommandError(
             f"The database {using!r} does not answer: {said}", returncode=UNAVAILABLE

@@ -139,6 +139,9 @@ class Scene:
     wire: Wire
     nursery: Nursery
     outbox: dict[str, Any] = field(default_factory=dict)
+    database: dict[str, Any] = field(default_factory=dict)
+    """What is laid over the database's settings in all that is started."""
+
     children: list[Child] = field(default_factory=list)
 
     def configure(
@@ -189,7 +192,9 @@ class Scene:
     ) -> tuple[Path, dict[str, Any]]:
         output = self.wire.home / f"out-{len(self.children)}"
         command = ["outbox_flush", *arguments]
-        return output, {"outbox": self.outbox, "command": command, **order}
+        order = {"outbox": self.outbox, "command": command, **order}
+        order["database"] = {**self.database, **order.get("database", {})}
+        return output, order
 
     def flush(self, *arguments: str, **order: Any) -> Child:
         """Run a flusher to its end."""

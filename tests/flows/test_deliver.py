@@ -253,7 +253,7 @@ def test_a_settle_is_repeated_on_a_connection_that_is_mended(
     delivery = ledger.put()
     one = ledger.claim_one(0)
     faults = [OperationalError("gone"), OperationalError("gone")]
-    mended: list[str] = []
+    mended: list[tuple[str, str]] = []
     real = Round._settle
 
     def failing(self: Round, *args: Any) -> Any:
@@ -262,13 +262,15 @@ def test_a_settle_is_repeated_on_a_connection_that_is_mended(
         return real(self, *args)
 
     monkeypatch.setattr(Round, "_settle", failing)
-    monkeypatch.setattr(f"{ROUND}.mend", mended.append)
+    monkeypatch.setattr(
+        f"{ROUND}.mend", lambda using, error: mended.append((using, str(error)))
+    )
     monkeypatch.setattr(f"{ROUND}.time.sleep", lambda _seconds: None)
 
     Round("default").settle([ledger.answer(one, Sent())], ledger.at(1))
 
     assert ["delivered", "delivered"] == ledger.statuses(delivery)
-    assert ["default", "default"] == mended
+    assert [("default", "gone")] * 2 == mended
     faults.append(OperationalError("gone"))
     with pytest.raises(OperationalError):
         Round("default").settle([ledger.answer(one, Sent())], ledger.at(1), seconds=0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from django_outbox.models.dialects.statements import NOW, insert_rows, update_rows
 from django_outbox.models.dialects.transactions import (
     in_own_transaction,
+    is_away,
     is_conflict,
     mend,
     now,
@@ -18,6 +19,7 @@ __all__ = [
     "NOW",
     "in_own_transaction",
     "insert_rows",
+    "is_away",
     "is_conflict",
     "mend",
     "now",

@@ -10,7 +10,13 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from django.conf import settings
-from django.db import DatabaseError, connections, transaction
+from django.db import (
+    DatabaseError,
+    InterfaceError,
+    OperationalError,
+    connections,
+    transaction,
+)
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
@@ -22,6 +28,7 @@ CLOCK = {"postgresql": "STATEMENT_TIMESTAMP()", "mysql": "UTC_TIMESTAMP(6)"}
 """The clock in SQL, in UTC. SQLite has none of its own; there it is the process's."""
 
 _CONFLICTS = {"40001", "40P01", "55P03", 1205, 1213, 1020}
+_READ_ONLY = {"25006", 1290, 1792, 1836, "attempt to write a readonly database"}
 _LOCKED = tuple(f"database{what} is locked" for what in ("", " table", " schema"))
 
 
@@ -105,18 +112,34 @@ def in_own_transaction(using: str, body: Callable[[], T], *, seconds: float = 10
 
 def is_conflict(error: BaseException) -> bool:
     """Whether the same transaction may pass if it is simply repeated."""
-    cause = error.__cause__ or error
-    code = getattr(cause, "sqlstate", None) or (cause.args[:1] or [""])[0]
+    code = _code(error)
     return code in _CONFLICTS or str(code).startswith(_LOCKED)
 
 
-def mend(using: str) -> None:
+def is_away(error: BaseException) -> bool:
+    """Whether it is the database, or the right to write to it, that is missing."""
+    lost = isinstance(error, OperationalError | InterfaceError)
+    return lost or _code(error) in _READ_ONLY
+
+
+def _code(error: BaseException) -> object:
+    cause = error.__cause__ or error
+    return getattr(cause, "sqlstate", None) or (cause.args[:1] or [""])[0]
+
+
+def mend(using: str, after: BaseException | None = None) -> None:
     """Close a connection that is dead, so that the next query opens another.
 
-    Django does not reconnect by itself; in a transaction nothing is touched.
+    One whose server may only be read is closed too, where that was the error `after`
+    which this is called: the next may lead to the server that took over. Django does
+    not reconnect by itself; in a transaction nothing is touched.
     """
     connection = connections[using]
     if connection.connection is None or connection.in_atomic_block:
         return
-    if not connection.is_usable():
+    if after is not None and _code(after) in _READ_ONLY:
+        if connection.vendor == "postgresql":
+            connection.connection.close()  # else a pool would hand it out again
+        connection.close()
+    elif not connection.is_usable():
         connection.close()

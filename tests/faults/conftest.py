@@ -1,0 +1,54 @@
+"""What the tests of faults start from: the stage of tests/crash, and own servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from tests.crash.conftest import Scene, nursery, scene
+from tests.faults.servers import HOST, MAKERS, NEEDS, Server, program
+from tests.flows.conftest import play
+
+__all__ = ["nursery", "play", "scene"]
+
+
+@contextmanager
+def database(scene: Scene, said: Mapping[str, Any]) -> Iterator[None]:
+    """Put another database in the test's place, here and in all that it starts."""
+    before = {name: connection.settings_dict[name] for name in said}
+    connection.close()
+    connection.settings_dict.update(said)
+    scene.database = dict(said)
+    try:
+        yield
+    finally:
+        scene.close()
+        connection.close()
+        connection.settings_dict.update(before)
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Server]:
+    """Start a server of this kind of the tests' own; it may be stopped and killed."""
+    make = MAKERS.get(connection.vendor)
+    if make is None:
+        pytest.skip("it has no server")
+    if missing := [name for name in NEEDS[connection.vendor] if not program(name)]:
+        pytest.skip(f"{missing} cannot be found here")
+    with make() as server:
+        yield server
+
+
+@pytest.fixture
+def server(scene: Scene, started: Server) -> Iterator[Server]:
+    """Return that server, with the test's database on it."""
+    said = {**started.settings, "HOST": HOST, "PORT": str(started.port)}
+    with database(scene, said):
+        call_command("migrate", verbosity=0)
+        call_command("flush", verbosity=0, interactive=False)
+        yield started
