@@ -76,7 +76,7 @@ def subject(page: ReadOnly, ids: Sequence[Any]) -> Chunk | None:
     pk = ids[0]
     if page.model is Delivery:
         pk = triage.heads([pk]).get(pk)
-    return Chunk.objects.defer("text").filter(pk=pk).first()
+    return Chunk.objects.defer("text", "payload").filter(pk=pk).first()
 
 
 def _ids(page: ReadOnly, joined: str) -> list[Any]:

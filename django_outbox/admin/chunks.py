@@ -29,7 +29,7 @@ class ChunkAge(Age):
 
 class ChunkAdmin(Decides):
     verbs: ClassVar[Sequence[Verb]] = FOR_CHUNKS
-    says = ("text",)
+    says = ("text", "payload")
     actions = actions(FOR_CHUNKS)
     list_display = (
         "id",

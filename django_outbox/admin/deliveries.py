@@ -123,7 +123,11 @@ class DeliveryAdmin(Decides):
 
     def _context(self, request: HttpRequest, delivery: Delivery) -> dict[str, Any]:
         using = delivery._state.db or "default"
-        chunks = Chunk.objects.using(using).defer("text").filter(delivery=delivery)
+        chunks = (
+            Chunk.objects.using(using)
+            .defer("text", "payload")
+            .filter(delivery=delivery)
+        )
         head = chunks.exclude(status=ChunkStatus.DELIVERED).order_by("index").first()
         first = _first_shown(head.index if head else 0)
         shown = list(chunks.filter(index__gte=first).order_by("index")[:MOST_PIECES])

@@ -71,7 +71,7 @@ def overview(request: HttpRequest, site: admin.AdminSite) -> Overview | None:
     found = channels.look()
     if found is None:
         return None
-    waiting = Chunk.objects.defer("text").filter(
+    waiting = Chunk.objects.defer("text", "payload").filter(
         delivery__waiting_since__isnull=False,
         status__in=sorted(WAITS_FOR_A_PERSON),
     )
@@ -82,7 +82,7 @@ def overview(request: HttpRequest, site: admin.AdminSite) -> Overview | None:
         tiles=_tiles(found),
         waiting=list(
             waiting.select_related("delivery")
-            .defer("text", "delivery__text", "delivery__payload")
+            .defer("text", "payload", "delivery__text", "delivery__payload")
             .order_by("delivery__waiting_since", "pk")[:MOST]
         ),
         errors=list(groups.annotate(count=Count("pk")).order_by("-count")[:MOST]),

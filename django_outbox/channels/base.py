@@ -12,7 +12,7 @@ from uuid import UUID
 from django.core.checks import CheckMessage, Error
 
 from django_outbox.outcomes import Outcome, Unknown
-from django_outbox.splitting import Limit
+from django_outbox.splitting import PLAIN, Limit, Markup, Splitter
 
 JSON: TypeAlias = "Mapping[str, JSON] | list[JSON] | tuple[JSON, ...] | str | int | float | bool | None"
 
@@ -59,6 +59,9 @@ class Channel(ABC, Generic[P]):
     limit: Limit | None = None
     """The longest text of one request; None: the text goes in one chunk."""
 
+    markup: Markup = PLAIN
+    """What texts are written in, so that a cut breaks none of it."""
+
     deduplicates: timedelta | None = None
     """How long the far side ignores an idempotency key it has seen; None: it does not."""
 
@@ -82,6 +85,13 @@ class Channel(ABC, Generic[P]):
             names = ", ".join(sorted(options))
             raise TypeError(f"{type(self).__name__} takes no options; got: {names}.")
         self.alias = alias
+
+    def splitter(self, payload: Mapping[str, Any]) -> Splitter:
+        """Return how to cut a message with this payload. Override it where that differs.
+
+        It is asked once, at the door; the pieces are stored and never cut again.
+        """
+        return Splitter(self.limit, self.markup)
 
     def prepare(self, parcel: Parcel) -> P:
         """Build what will be sent. Pure: an exception proves that nothing was."""

@@ -17,39 +17,15 @@ from django_outbox.lifecycle import ChunkStatus, DeliveryStatus
 from django_outbox.models import Delivery
 from django_outbox.models.dialects import NOW
 from django_outbox.models.fields import uuid7
-from django_outbox.splitting import Limit, split
+from django_outbox.splitting import Limit, Piece, Splitter
 
 FINGERPRINT = b"\x01"
 """Version of the fingerprint; another one makes every stored key a conflict."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """What becomes a chunk: a span of the text, and what of it is sent."""
-
-    start: int
-    end: int
-    text: str | None
-    """None: the whole text."""
-
-
 def pieces(text: str, limit: Limit | None) -> list[Piece]:
-    """Cut the text so that each piece fits the limit and none is blank.
-
-    The spans joined are the text. A run of whitespace that is longer than a piece is
-    part of the span before it, of the one after it where it comes first, and is not
-    sent: chat providers refuse a blank message. Nothing but whitespace is one piece.
-    """
-    if not text:
-        return [Piece(0, 0, None)]
-    spans = split(text, limit)
-    sent = [span for span in spans if not span.blank_in(text)] or spans[:1]
-    starts = [0, *(span.start for span in sent[1:])]
-    ends = [*starts[1:], len(text)]
-    return [
-        Piece(start, end, None if len(span.of(text)) == len(text) else span.of(text))
-        for start, end, span in zip(starts, ends, sent, strict=True)
-    ]
+    """Cut a plain text as `Splitter.pieces` does."""
+    return Splitter(limit).pieces(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +38,7 @@ class Draft:
     attempts_allowed: int
     fingerprint: str
     pieces: tuple[Piece, ...]
+    splitting: str
     ledger_only: bool
 
     @property
@@ -87,6 +64,7 @@ class Draft:
             "text": message.text,
             "payload": message.payload,
             "payload_hash": self.fingerprint,
+            "splitting": self.splitting,
             "sender_name": message.sender_name,
             "status": DeliveryStatus.PENDING.value,
             "ledger_only": self.ledger_only,
@@ -109,6 +87,7 @@ class Draft:
                 "index": index,
                 "total": len(self.pieces),
                 "text": piece.text,
+                "payload": piece.payload,
                 "start": piece.start,
                 "end": piece.end,
                 "idempotency_key": f"{self.id}:{index + 1}",
@@ -133,7 +112,9 @@ def draft(
 ) -> Draft:
     """Check one message and cut it. Raises ValidationError as `checked` does."""
     message = checked(route, message, now=now, ledger_only=ledger_only)
-    cut = pieces(message.text, None if route.channel.pulled else route.channel.limit)
+    channel = route.channel
+    splitter = Splitter() if channel.pulled else channel.splitter(message.payload)
+    cut = splitter.pieces(message.text)
     most = conf.current().max_chunks
     if len(cut) > most:
         fault = f"It takes {len(cut)} chunks and {conf.path('MAX_CHUNKS')} is {most}"
@@ -147,6 +128,7 @@ def draft(
         attempts_allowed=message.attempts_allowed or route.schedule.attempts,
         fingerprint=fingerprint(route.alias, message),
         pieces=tuple(cut),
+        splitting=str(splitter) if len(cut) > 1 else "",
         ledger_only=ledger_only,
     )
 

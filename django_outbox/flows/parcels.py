@@ -59,7 +59,7 @@ def parcel(chunk: Chunk, delivery: Delivery, timeout: float) -> Parcel:
         thread=delivery.thread,
         reply_to=delivery.reply_to,
         text=delivery.text if chunk.text is None else chunk.text,
-        payload=delivery.payload,
+        payload=delivery.payload | (chunk.payload or {}),
         index=chunk.index,
         total=chunk.total,
         delivery_id=delivery.pk,

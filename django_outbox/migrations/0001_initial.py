@@ -219,6 +219,15 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "splitting",
+                    django_outbox.models.fields.KeyField(
+                        blank=True,
+                        default="",
+                        max_length=100,
+                        verbose_name="splitting",
+                    ),
+                ),
+                (
                     "sender_name",
                     django_outbox.models.fields.KeyField(
                         blank=True,
@@ -401,6 +410,7 @@ class Migration(migrations.Migration):
                         null=True, verbose_name="text"
                     ),
                 ),
+                ("payload", models.JSONField(null=True, verbose_name="payload")),
                 ("start", models.PositiveIntegerField(verbose_name="start")),
                 ("end", models.PositiveIntegerField(verbose_name="end")),
                 (

@@ -116,6 +116,7 @@ class Chunk(models.Model):
     index = models.PositiveIntegerField(_("index"))
     total = models.PositiveIntegerField(_("total"))
     text = LongTextField(_("text"), null=True)
+    payload = models.JSONField(_("payload"), null=True)
     start = models.PositiveIntegerField(_("start"))
     end = models.PositiveIntegerField(_("end"))
     idempotency_key = KeyField(_("idempotency key"), max_length=100)

@@ -45,6 +45,7 @@ class Delivery(models.Model):
     text = LongTextField(_("text"), blank=True, default="")
     payload = models.JSONField(_("payload"), blank=True, default=dict)
     payload_hash = KeyField(_("payload hash"), max_length=64)
+    splitting = KeyField(_("splitting"), max_length=100, blank=True, default="")
     sender_name = KeyField(_("sender name"), max_length=255, blank=True, default="")
     status = KeyField(
         _("status"),

@@ -237,6 +237,7 @@ def test_what_messages_say_is_for_those_who_may_read_it(client_of: ClientOf) -> 
         finalise_error="quotes piece",
     )
     chunk = Chunk.objects.get(delivery=delivery)
+    Chunk.objects.filter(pk=chunk.pk).update(payload={"subject": "sub rosa, 1"})
     Attempt.objects.filter(chunk=chunk).update(body_hash="e" * 64)
     paths = [
         "deliveries",
@@ -259,7 +260,11 @@ def test_what_messages_say_is_for_those_who_may_read_it(client_of: ClientOf) -> 
         whole["payload_hash"],
         whole["finalise_error"],
     )
-    assert "piece 1. " == get(reader, paths[3]).json()["text"]
+    piece = get(reader, paths[3]).json()
+    assert ("piece 1. ", {"subject": "sub rosa, 1"}) == (
+        piece["text"],
+        piece["payload"],
+    )
     assert "e" * 64 == get(reader, paths[4]).json()["results"][0]["body_hash"]
 
 

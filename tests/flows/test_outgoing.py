@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from django_outbox.channels.registry import route
-from django_outbox.flows.draft import Draft, Piece, destination_key, draft, pieces
+from django_outbox.flows.draft import Draft, destination_key, draft, pieces
 from django_outbox.flows.outgoing import Fields, Outgoing
 from django_outbox.flows.plain_json import DEEPEST
-from django_outbox.splitting import Limit
+from django_outbox.splitting import Limit, Piece
 from tests.channels_for_tests import CHANNELS
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)

@@ -235,6 +235,7 @@ COLUMNS = (
     "rule",
     "reference",
     "sender_name",
+    "splitting",
 )
 
 
@@ -254,7 +255,7 @@ def row(key: str | None = None, text: str = "", payload: Any = None) -> tuple[An
         "",
         NOW,
         MOMENT,
-        *[""] * 10,
+        *[""] * 11,
     )
 
 

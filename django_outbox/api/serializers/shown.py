@@ -67,13 +67,13 @@ class ChunkShown(Guarded):
 
 
 class ChunkInFull(ChunkShown):
-    """One chunk, with what is sent of the text."""
+    """One chunk, with what is sent of the text and what of the payload is its own."""
 
     text = serializers.SerializerMethodField()
-    guarded = ("text",)
+    guarded = ("text", "payload")
 
     class Meta(ChunkShown.Meta):
-        fields = (*ChunkShown.Meta.fields, "text")
+        fields = (*ChunkShown.Meta.fields, "text", "payload")
         read_only_fields = fields
 
     def get_text(self, chunk: Chunk) -> str:

@@ -21,7 +21,7 @@ class Chunks(Endpoint):
     needs = {"GET": (VIEW_CHUNK,)}
 
     def get_queryset(self) -> QuerySet[Chunk]:
-        return self.chunks().defer("text")
+        return self.chunks().defer("text", "payload")
 
     def get(self, request: Request) -> Response:
         wanted = self.query(ChunkFilter)

@@ -99,5 +99,5 @@ def narrowed(rows: QuerySet[Delivery], values: dict[str, Any]) -> QuerySet[Deliv
 
 def with_chunks(rows: QuerySet[Delivery]) -> QuerySet[Delivery]:
     """Read the chunks along, in order; not the attempts, of which there is no end."""
-    chunks = Chunk.objects.order_by("index").defer("text")
+    chunks = Chunk.objects.order_by("index").defer("text", "payload")
     return rows.prefetch_related(Prefetch("chunks", chunks))
