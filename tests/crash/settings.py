@@ -20,6 +20,7 @@ class JsonLines(logging.Formatter):
         said |= {name: getattr(record, name) for name in names if hasattr(record, name)}
         if record.exc_info and record.exc_info[0]:
             said["error"] = record.exc_info[0].__name__
+            said["says"] = str(record.exc_info[1])
         return json.dumps(said)
 
 

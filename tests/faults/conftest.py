@@ -20,16 +20,17 @@ __all__ = ["nursery", "play", "scene"]
 @contextmanager
 def database(scene: Scene, said: Mapping[str, Any]) -> Iterator[None]:
     """Put another database in the test's place, here and in all that it starts."""
-    before = {name: connection.settings_dict[name] for name in said}
+    settings, before = connection.settings_dict, dict(connection.settings_dict)
     connection.close()
-    connection.settings_dict.update(said)
+    settings.update(said)
     scene.database = dict(said)
     try:
         yield
     finally:
         scene.close()
         connection.close()
-        connection.settings_dict.update(before)
+        settings.clear()
+        settings.update(before)
 
 
 @pytest.fixture(scope="module")
