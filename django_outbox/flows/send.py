@@ -13,6 +13,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from django_outbox.channels.base import Channel, Parcel
+from django_outbox.channels.raised import outcome_of_raised
 from django_outbox.channels.registry import route
 from django_outbox.errors import Defer, Refuse, UnknownChannel
 from django_outbox.flows.answers import Answer, NeverSent, Result, StillInDoubt
@@ -110,15 +111,8 @@ def _has_repr(answer: object) -> bool:
 
 def _never(error: BaseException) -> Result:
     """Nothing was sent: the message could not be made ready."""
-    if isinstance(error, Refuse):
-        return Refused(error.reason, code=error.code or "refused")
-    if isinstance(error, Defer):
-        return Deferred(
-            error.reason,
-            retry_after=error.retry_after,
-            counts=error.counts,
-            code=error.code or "deferred",
-        )
+    if isinstance(error, Refuse | Defer):
+        return outcome_of_raised(error)
     if isinstance(error, UnknownChannel | ImproperlyConfigured):
         return Deferred(storable(error), code="configuration", counts=False)
     name = _name(error)
