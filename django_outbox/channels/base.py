@@ -62,6 +62,9 @@ class Channel(ABC, Generic[P]):
     markup: Markup = PLAIN
     """What texts are written in, so that a cut breaks none of it."""
 
+    numbered: bool = False
+    """Each of several pieces of a text ends with a line such as (2/5)."""
+
     deduplicates: timedelta | None = None
     """How long the far side ignores an idempotency key it has seen; None: it does not."""
 
@@ -91,7 +94,7 @@ class Channel(ABC, Generic[P]):
 
         It is asked once, at the door; the pieces are stored and never cut again.
         """
-        return Splitter(self.limit, self.markup)
+        return Splitter(self.limit, self.markup, self.numbered)
 
     def prepare(self, parcel: Parcel) -> P:
         """Build what will be sent. Pure: an exception proves that nothing was."""

@@ -17,7 +17,7 @@ from django_outbox.lifecycle import ChunkStatus, DeliveryStatus
 from django_outbox.models import Delivery
 from django_outbox.models.dialects import NOW
 from django_outbox.models.fields import uuid7
-from django_outbox.splitting import Limit, Piece, Splitter
+from django_outbox.splitting import Limit, Piece, Splitter, Unsplittable
 
 FINGERPRINT = b"\x01"
 """Version of the fingerprint; another one makes every stored key a conflict."""
@@ -114,7 +114,11 @@ def draft(
     message = checked(route, message, now=now, ledger_only=ledger_only)
     channel = route.channel
     splitter = Splitter() if channel.pulled else channel.splitter(message.payload)
-    cut = splitter.pieces(message.text)
+    try:
+        cut = splitter.pieces(message.text)
+    except Unsplittable as error:
+        remedy = f"{error}: shorten it, or send it in several messages."
+        raise refusal([Fault("text", "unsplittable", remedy)]) from error
     most = conf.current().max_chunks
     if len(cut) > most:
         fault = f"It takes {len(cut)} chunks and {conf.path('MAX_CHUNKS')} is {most}"

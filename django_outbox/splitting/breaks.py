@@ -6,55 +6,29 @@ import re
 from bisect import bisect_right
 
 from django_outbox.splitting.graphemes import FLAG, joined
-from django_outbox.splitting.limits import Limit, Span
+from django_outbox.splitting.limits import Span, Unit
 
 
-def split(text: str, limit: Limit | None) -> list[Span]:
-    """Return the spans of the text, in order; each fits the limit, joined they are it.
-
-    A cut is made after the last blank line of what fits, else after the last line,
-    sentence or word, else between two characters as a reader sees them (grapheme
-    clusters); inside a cluster only where that cluster alone is over the limit. The
-    separator stays with the piece before it. A break in the first quarter of what fits
-    is passed over, so that pieces do not get tiny.
-
-    A piece of whitespace alone comes about only where neither neighbour has room for
-    it: its span is kept, and the caller tells it by `Span.blank_in`.
-
-    No limit gives one span, an empty text none. The same arguments always give the same
-    spans (within one VERSION and one Unicode version of the interpreter), in a time that
-    grows with the length of the text.
-    """
-    if limit is None:
-        return [Span(0, len(text))] if text else []
-    spans: list[Span] = []
-    start = 0
-    while start < len(text):
-        end = _reach(text, start, limit)
-        if end < len(text):
-            end = _cut(text, start, end)
-        span = Span(start, end)
-        if spans and span.blank_in(text):
-            joined = Span(spans[-1].start, end)
-            if limit.unit.measure(joined.of(text)) <= limit.size:
-                span = joined
-                spans.pop()
-        spans.append(span)
-        start = end
-    return spans
-
-
-def _reach(text: str, start: int, limit: Limit) -> int:
-    """Return the furthest end at which text[start:end] is within the limit."""
-    size, measure = limit.size, limit.unit.measure
+def reach(text: str, start: int, size: int, unit: Unit) -> int:
+    """Return the furthest end at which text[start:end] is no longer than size."""
     window = text[start : start + size]
-    if window.isascii() or measure(window) <= size:
+    if unit is Unit.CODE_POINTS or (unit is not Unit.JSON and window.isascii()):
         return start + len(window)
-    # Every prefix of size // widest code points fits; the window itself does not.
-    fits = size // limit.unit.widest
-    lengths = range(fits + 1, len(window))
-    over = bisect_right(lengths, size, key=lambda length: measure(window[:length]))
-    return start + fits + over
+    if unit is Unit.JSON:
+        lengths = range(len(window) + 1)
+        over = bisect_right(lengths, size, key=lambda n: unit.measure(window[:n]))
+        return start + over - 1
+    code, width = ("utf-8", 1) if unit is Unit.UTF8 else ("utf-16-le", 2)
+    encoded = window.encode(code, "surrogatepass")
+    if len(encoded) <= size * width:
+        return start + len(window)
+    # Not before the second byte of a pair's second half, nor of a longer character.
+    if unit is Unit.UTF8:
+        while encoded[size] & 0xC0 == 0x80:  # noqa: PLR2004  # a byte that goes on
+            size -= 1
+    elif encoded[2 * size + 1] & 0xFC == 0xDC:  # noqa: PLR2004  # a low surrogate
+        size -= encoded[2 * size - 1] & 0xFC == 0xD8  # noqa: PLR2004  # its high one
+    return start + len(encoded[: size * width].decode(code, "surrogatepass"))
 
 
 _SPACE = r"[^\S\u00a0\u2007\u202f]"  # whitespace but the three no-break spaces
@@ -80,9 +54,10 @@ _BREAKS = tuple(
     )
 )
 _INK = re.compile(r"\S")
+_URL = re.compile(r"https?://[!#-;=?-~]+")
 
 
-def _cut(text: str, start: int, end: int) -> int:
+def cut(text: str, start: int, end: int) -> int:
     """Return where to cut a window that ends before the text does."""
     ink = _INK.search(text, start, end)
     if ink:
@@ -93,10 +68,31 @@ def _cut(text: str, start: int, end: int) -> int:
                 found = pattern.match(text, least, found.end())
             if found:
                 return found.end()
-    cut = end
-    while cut > start and joined(text, start, cut):
-        cut -= 1
-    if cut > start:
-        return cut
+    at = clear(text, start, end)
+    if at > start:
+        return at
     # Half a flag would make other flags of all that follow it.
     return end - 1 if end - 1 > start and FLAG.match(text, end - 1) else end
+
+
+def clear(text: str, start: int, at: int) -> int:
+    """Return the last place up to `at` that parts no cluster; at worst the start."""
+    while at > start and joined(text, start, at):
+        at -= 1
+    return at
+
+
+def url_at(text: str, start: int, at: int, size: int) -> Span | None:
+    """Return the web address, begun after start, that a cut would part.
+
+    One of more than `size` code points is not looked for: it has to be cut.
+    """
+    if text[at - 1].isspace() or text[at].isspace():
+        return None
+    word = text[start:at].rsplit(None, 1)[-1]
+    for found in _URL.finditer(text, at - len(word), at + size):
+        if found.start() >= at:
+            break
+        if at < found.end() <= found.start() + size:
+            return Span(found.start(), found.end())
+    return None

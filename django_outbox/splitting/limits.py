@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 from dataclasses import dataclass
 
 
@@ -12,6 +13,8 @@ class Unit(enum.Enum):
     CODE_POINTS = "code points"
     UTF16 = "UTF-16 units"
     UTF8 = "UTF-8 bytes"
+    JSON = "bytes in JSON"
+    """UTF-8 bytes inside a JSON string that escapes only what it must (RFC 8259 §7)."""
 
     def measure(self, text: str) -> int:
         """Return the length of a text in this unit; a lone surrogate counts too."""
@@ -19,12 +22,14 @@ class Unit(enum.Enum):
             return len(text)
         if self is Unit.UTF16:
             return len(text.encode("utf-16-le", "surrogatepass")) // 2
+        if self is Unit.JSON:
+            text = json.dumps(text, ensure_ascii=False)[1:-1]
         return len(text.encode("utf-8", "surrogatepass"))
 
     @property
     def widest(self) -> int:
-        """The units that the largest single code point takes."""
-        return self.measure("\U0010ffff")
+        """The units that the code point which takes the most of them takes."""
+        return max(self.measure("\U0010ffff"), self.measure("\0"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +75,7 @@ class Span:
     def blank_in(self, text: str) -> bool:
         """Tell whether the piece is only whitespace, which chat providers refuse."""
         return self.of(text).isspace()
+
+
+class Unsplittable(ValueError):
+    """A text is longer than a piece, and its markup leaves no place to cut it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,9 @@ class Markup:
     name = "plain"
     """Stored with each delivery that was cut by it."""
 
+    escapes = False
+    """What is sent of a piece may be longer than the piece."""
+
     strict = False
     """The far side refuses what is not closed, so a text that cannot be is not cut."""
 
@@ -83,3 +86,12 @@ class Markup:
 
 
 PLAIN = Markup()
+
+
+def apart(spans: Iterable[Span]) -> list[Span]:
+    """Return the spans by their start, without those that overlap an earlier one."""
+    found: list[Span] = []
+    for span in sorted(spans, key=lambda one: (one.start, -one.end)):
+        if not found or span.start >= found[-1].end:
+            found.append(span)
+    return found
