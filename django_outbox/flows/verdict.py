@@ -45,9 +45,10 @@ class Judge:
 
     def in_hand(self) -> Ending:
         """Decide while the claim still holds."""
-        return replace(self._in_hand(), held_until=self.held_until)
+        return replace(self.by_ledger(), held_until=self.held_until)
 
-    def _in_hand(self) -> Ending:
+    def by_ledger(self) -> Ending:
+        """Decide after a look at the ledger: what it knows as sent was delivered."""
         if not isinstance(self.result, Sent):
             for known in self.others:
                 if known.status == AttemptStatus.SENT:
@@ -86,7 +87,7 @@ class Judge:
         if self.attempt.key != self.case.state.idempotency_key:
             return own
         if self._is_asked_about:
-            return self._in_hand()
+            return self.by_ledger()
         judge = replace(self, moves=_LATE)
         if isinstance(self.result, Sent):
             return judge.late_sent(self.result, own)
@@ -118,7 +119,8 @@ class Judge:
         if state.status != ChunkStatus.UNKNOWN or doubts:
             return replace(own, change=self._redoubted(since, doubts))
         settled = replace(self.case, state=replace(state, in_doubt_since=None))
-        ending = replace(self, case=settled).by_result()
+        judge = replace(self, case=settled)
+        ending = judge.by_ledger()
         # The guard is what is really stored.
         change = ending.change and replace(ending.change, before=state)
         return replace(ending, change=change)
@@ -228,15 +230,15 @@ class Judge:
         return replace(of_attempt(self.result), change=change)
 
     def _redoubted(self, since: datetime, doubts: Sequence[datetime]) -> Change:
-        """Let the oldest doubt that is left count; those decided before don't again."""
+        """Let the oldest doubt that is left count; a decided one only while it is unknown."""
         state = self.case.state
-        left = [began_at for began_at in doubts if began_at >= since]
-        stays = since if state.status == ChunkStatus.UNKNOWN else None
+        unknown = state.status == ChunkStatus.UNKNOWN
+        left = [began_at for began_at in doubts if unknown or began_at >= since]
         return Change.of(
             self.case.id,
             lifecycle.REDOUBT,
             state,
-            in_doubt_since=min(left, default=stays),
+            in_doubt_since=min(left, default=None),
             next_attempt_at=state.next_attempt_at,
         )
 

@@ -312,9 +312,13 @@ def test_a_late_no_does_not_wake_a_doubt_that_a_person_decided() -> None:
 
 
 def test_an_unknown_with_an_older_open_attempt_stays_a_persons() -> None:
-    """P7: another attempt is in doubt still, though a person retried it once."""
+    """P7: another attempt is in doubt still, though a person retried it once.
+
+    It is the doubt then: when it turns out not to have been accepted, nothing is in doubt.
+    """
     delivery = put(budget=2)
-    settle(claim_one(0), Unknown("lost"), 1)
+    first = claim_one(0)
+    rescue(LEASE)
     triage.retry([chunk(delivery).pk], **ANN)
     Chunk.objects.update(next_attempt_at=at(100))
     second = claim_one(100)
@@ -323,7 +327,28 @@ def test_an_unknown_with_an_older_open_attempt_stays_a_persons() -> None:
     settle(second, Deferred("503"), 110)
 
     found = chunk(delivery)
-    assert ("unknown", at(100)) == (found.status, found.in_doubt_since)
+    assert ("unknown", at(0)) == (found.status, found.in_doubt_since)
+    settle(first, Deferred("503"), 120)
+    found = chunk(delivery)
+    assert ("retry", None) == (found.status, found.in_doubt_since)
+    assert ["failed", "failed"] == tries(delivery)
+
+
+def test_a_late_no_finds_what_the_ledger_knows_to_be_sent() -> None:
+    """Failed and then unknown by a person, it is settled by the truth told in between."""
+    delivery = put(channel="dedup", budget=2)
+    first = claim_one(0, channel="dedup")
+    rescue(LEASE)
+    second = claim_one(20, channel="dedup")
+    rescue(20 + LEASE)
+    triage.fail([chunk(delivery).pk], **ANN)
+    settle(first, Sent("r1"), 30)
+    triage.doubt([chunk(delivery).pk], **ANN)
+
+    settle(second, Deferred("503"), 40)
+
+    assert ["delivered", "delivered"] == statuses(delivery)
+    assert (["sent", "failed"], "r1") == (tries(delivery), chunk(delivery).receipt)
 
 
 def test_late_truth_older_than_the_doubt_leaves_the_doubt_alone() -> None:
