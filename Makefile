@@ -6,7 +6,7 @@ PY := .venv/bin/python
 SERVE ?= 1
 ARGS ?=
 
-.PHONY: help test lint coverage demo docs races q2
+.PHONY: help test lint coverage demo docs races crash q2
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ docs: .venv/.ready  ## Build the documentation into build/docs, warnings are err
 
 races: .venv/.ready  ## Repeat the race tests to their full figures
 	@OUTBOX_RACES=full $(PY) tools/run_tests.py -m races_full -n 0 --timeout 3600 $(ARGS)
+
+crash: .venv/.ready  ## Kill a process at every step of every scenario, on every database
+	@OUTBOX_CRASH=$${OUTBOX_CRASH:-full} $(PY) tools/run_tests.py -m crash_full $(ARGS)
 
 q2: .venv/.ready  ## Kill real django-q2 clusters in the middle of a send, print what came of it
 	@OUTBOX_RACES=full $(PY) tools/run_tests.py tests/contrib/test_qcluster.py -k killed -n 0 $(ARGS)

@@ -9,6 +9,8 @@ import hypothesis
 import pytest
 from django.conf import settings
 
+from tests.crash_points import choice
+
 # A database's first answer is slower than any deadline that would mean something.
 hypothesis.settings.register_profile("outbox", deadline=None)
 hypothesis.settings.load_profile("outbox")
@@ -17,6 +19,22 @@ hypothesis.settings.load_profile("outbox")
 def pytest_report_header() -> str:
     """Say which database this run is on."""
     return f"database: {settings.DATABASES['default']['ENGINE'].rsplit('.', 1)[1]}"
+
+
+def pytest_configure() -> None:
+    """Choose the crash points here, so that all workers have the same."""
+    choice.decide()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many crash points there were."""
+    reports = [r for some in terminalreporter.stats.values() for r in some]
+    ended = [r for r in reports if getattr(r, "when", "") == "call"]
+    kept = [said for report in ended for said in report.user_properties]
+    played = [value for name, value in kept if name == choice.PROPERTY]
+    if said := choice.summary(played):
+        terminalreporter.section("crash points")
+        terminalreporter.write_line(said)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -29,6 +29,7 @@ _WARM = (
     "django_outbox.management.commands.outbox_flush",
     "django_outbox.flows.enqueue",
     "tests.crash.channels",
+    "tests.crash_points.house",
     "tests.urls",
 )
 
