@@ -7,6 +7,7 @@ import os
 import signal
 from asyncio import CancelledError
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -89,12 +90,43 @@ def _refuse(side: FarSide, parcel: Parcel, detail: str) -> Outcome:
     return Refused("never", code="never")
 
 
+def _recurse(side: FarSide, parcel: Parcel, detail: str) -> Outcome:
+    """Accept, then call itself until Python has enough of it."""
+    if parcel.text:
+        side.wire.write(parcel)
+    return _recurse(side, replace(parcel, text=""), detail)
+
+
+def _nonsense(side: FarSide, parcel: Parcel, detail: str) -> Any:
+    """Accept, then answer with something that is no outcome."""
+    side.wire.write(parcel)
+    return NONSENSE[detail]
+
+
 class Wordless(Exception):
     """An error that can't even say what it is."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
 
+
+class Speechless:
+    """A thing that can't be shown, compared or taken for true or false."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+    __eq__ = __hash__ = __bool__ = __repr__  # type: ignore[assignment]  # on purpose
+
+
+NONSENSE: dict[str, Any] = {
+    "nothing": None,
+    "words": "sent",
+    "class": Sent,
+    "speechless": Speechless(),
+    "generator": (one for one in "sent"),
+}
+"""What a channel may answer by mistake."""
 
 ERRORS: dict[str, type[BaseException]] = {
     "Wordless": Wordless,
@@ -113,6 +145,8 @@ _DEEDS: dict[str, Deed] = {
     "lost": _lost,
     "defer": _defer,
     "refuse": _refuse,
+    "recurse": _recurse,
+    "nonsense": _nonsense,
 }
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.core.management import call_command
@@ -15,11 +18,12 @@ from django.db import connection
 from django_outbox.flows.enqueue import enqueue_many
 from django_outbox.flows.outgoing import Outgoing
 from django_outbox.lifecycle import ChunkStatus
-from django_outbox.models import Attempt, Chunk
-from tests.crash.channels import BLIND
+from django_outbox.models import Attempt, Chunk, Flusher
+from django_outbox.models.dialects import now
+from tests.crash.channels import BLIND, DEDUPE
 from tests.crash.conftest import Child, Scene
 from tests.invariants import assert_invariants
-from tests.wire import until
+from tests.wire import Line, until
 
 
 @pytest.mark.races_full
@@ -48,6 +52,56 @@ def test_each_message_is_claimed_by_one_process_only(
         assert total == Attempt.objects.count()
         assert count == sum(map(_sent_by, started))
     assert_invariants(scene.wire)
+
+
+@pytest.mark.races_full
+def test_one_of_eight_is_killed_under_load(
+    scene: Scene, repetitions: Callable[[int, int], int]
+) -> None:
+    """What it had in the air is in doubt, or sent again where it may be; nothing else."""
+    usual = {"SLOTS": 2, "OPTIONS": {"sync": False}}
+    scene.configure({BLIND: usual, DEDUPE: {**usual, "DEDUPLICATES": 300}})
+    in_doubt: set[int] = set()
+    for _ in range(repetitions(1, 20)):
+        for channel in (BLIND, DEDUPE) * repetitions(10, 250):
+            scene.enqueue(channel)
+        fatal = scene.enqueue(BLIND, do={"1": "kill"})
+        for channel in (BLIND, DEDUPE) * repetitions(10, 250):
+            scene.enqueue(channel)
+        started = [scene.start("--forever") for _ in range(8)]
+        (line,) = until(partial(_lines_of, scene, fatal))
+        (killed,) = [one for one in started if one.pid == line.pid]
+        assert -signal.SIGKILL == killed.wait()
+
+        lost = _left_in_the_air(line.pid)
+        assert 1 <= len(lost) <= 4
+        Chunk.objects.filter(pk__in=lost).update(lease_expires_at=now("default"))
+        until(lambda: not Chunk.objects.exclude(status__in=_ENDED).exists())
+        assert [0] * 7 == [one.stop() for one in started if one is not killed]
+        in_doubt |= set(
+            Chunk.objects.filter(pk__in=lost, channel=BLIND).values_list(
+                "pk", flat=True
+            )
+        )
+
+    unknown = Chunk.objects.filter(status=ChunkStatus.UNKNOWN)
+    assert in_doubt == set(unknown.values_list("pk", flat=True))
+    scene.finish()
+    assert_invariants(scene.wire)
+
+
+_ENDED = {ChunkStatus.DELIVERED, ChunkStatus.UNKNOWN}
+
+
+def _lines_of(scene: Scene, delivery: UUID) -> list[Line]:
+    return [line for line in scene.wire.lines if line.delivery == str(delivery)]
+
+
+def _left_in_the_air(pid: int) -> set[int]:
+    """Give the chunks that a dead process has left without an outcome."""
+    dead = Flusher.objects.filter(pid=pid, stopped_at=None)
+    lost = Attempt.objects.filter(completed_at=None, flusher__in=dead.values("pk"))
+    return set(lost.values_list("chunk", flat=True))
 
 
 def _sent_by(flusher: Child) -> int:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
+from django.core.management import execute_from_command_line
 from django.db import transaction
 
 from django_outbox.flows.enqueue import enqueue
@@ -41,3 +44,23 @@ def turn(count: int, channel: str, slots: int) -> None:
     flusher.run()
     sys.stdout.write(f"rounds: {made}\n")
     sys.stdout.flush()
+
+
+def flush_on_a_machine_that_sleeps(signal: str, seconds: float) -> None:
+    """Flush; once that file is there the machine has just slept for so long.
+
+    Then the wall clock and the time since boot are later, and `time.monotonic` is not:
+    that is what Linux does. No test can have it sleep.
+    """
+    real_wall, real_clock = time.time, time.clock_gettime
+
+    def slept() -> float:
+        return seconds if Path(signal).exists() else 0.0
+
+    def clock(which: int) -> float:
+        runs_on = which in {time.CLOCK_REALTIME, time.CLOCK_BOOTTIME}
+        return real_clock(which) + (slept() if runs_on else 0.0)
+
+    time.time = lambda: real_wall() + slept()
+    time.clock_gettime = clock
+    execute_from_command_line(["manage.py", "outbox_flush", "--forever"])
