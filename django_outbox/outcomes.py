@@ -70,6 +70,9 @@ class Deferred(_Evidence):
     counts: bool = True
     """Whether it spends one of the attempts allowed."""
 
+    moved_to: str = ""
+    """Where the far side says that the destination is now; '': where it was."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refused(_Evidence):

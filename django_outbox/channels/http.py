@@ -46,7 +46,7 @@ def encode(value: JSON) -> bytes:
     ).encode()
 
 
-def post(
+def post(  # noqa: PLR0913 - all but the URL by name
     url: str,
     *,
     json: JSON = None,
@@ -54,12 +54,15 @@ def post(
     headers: Mapping[str, str] | None = None,
     timeout: float,
     guard: Guard | None = None,
+    body_cap: int = BODY_CAP,
+    method: str = "POST",
 ) -> Result:
     """Send one POST of `json`, or of `body` as it is, and say what became of it.
 
     `timeout` is in seconds, for all of it: connect, TLS, send, wait, read. Nothing that
     goes wrong on the way is raised, and no reason holds more of the URL than scheme,
-    host and port. Raises ValueError for `json` that is none.
+    host and port. Of an answer's body `body_cap` bytes are read. Raises ValueError for
+    `json` that is none. `method` is for a provider that wants a PUT instead.
     """
     deadline = Deadline(timeout)
     guard = guard or Guard()
@@ -73,7 +76,7 @@ def post(
     if isinstance(wire, NotConnected):
         return wire
     with closing(wire):
-        return _exchange(target, wire, content, headers or {})
+        return _exchange(target, wire, method, content, headers or {}, body_cap)
 
 
 class _Reader(io.BufferedReader):
@@ -148,14 +151,19 @@ def _connect_fault(error: Exception) -> tuple[str, str]:
 
 
 def _exchange(
-    target: Target, wire: _Wire, content: bytes, headers: Mapping[str, str]
+    target: Target,
+    wire: _Wire,
+    method: str,
+    content: bytes,
+    headers: Mapping[str, str],
+    body_cap: int = BODY_CAP,
 ) -> Result:
     connection = HTTPConnection(target.host, target.port)
     connection.sock = cast("socket.socket", wire)
     phase = Phase.AWAITING
     fault: Exception | None = None
     try:
-        connection.request("POST", target.path, content, _headers(target, headers))
+        connection.request(method, target.path, content, _headers(target, headers))
     except (OSError, HTTPException, ValueError) as error:
         if not wire.used:
             return _not_written(target, error)
@@ -167,7 +175,7 @@ def _exchange(
         code, why = _answer_fault(fault or error)
         return Lost(f"{target.origin}: {why}.", code, phase)
     found = {name.lower(): value for name, value in response.getheaders()}
-    return Answer(response.status, found, _body(response), target.origin)
+    return Answer(response.status, found, _body(response, body_cap), target.origin)
 
 
 def _headers(target: Target, headers: Mapping[str, str]) -> dict[str, str]:
@@ -214,11 +222,11 @@ def _answer_fault(error: Exception) -> tuple[str, str]:
             return "garbled", f"the answer is not HTTP ({type(error).__name__})"
 
 
-def _body(response: HTTPResponse) -> bytes:
+def _body(response: HTTPResponse, cap: int) -> bytes:
     """Read what there is: the status has said what became of the request."""
     body = b""
     try:
-        while len(body) < BODY_CAP and (piece := response.read1(BODY_CAP - len(body))):
+        while len(body) < cap and (piece := response.read1(cap - len(body))):
             body += piece
     except (OSError, HTTPException, ValueError):
         pass

@@ -19,7 +19,6 @@ from typing import Any, ClassVar, TypeAlias
 from uuid import uuid4
 
 from django_outbox.channels.base import Parcel
-from django_outbox.flows.draft import pieces
 from django_outbox.flows.send import outcome_of
 from django_outbox.outcomes import Outcome, Sent, Unknown
 from django_outbox.testing.rig import Rig, at_most, logged, same
@@ -181,10 +180,16 @@ class ChannelContract:
             with self.open() as rig:
                 limit = rig.channel.limit
                 long = text * (1 + 3 * (limit.size if limit else 3_000) // len(text))
-                cut = [piece.text or long for piece in pieces(long, limit)]
+                payload = self.parcel(rig).payload
+                cut = rig.channel.splitter(payload).pieces(long)
                 for index, piece in enumerate(cut):
                     parcel = self.parcel(
-                        rig, text=piece, index=index, total=len(cut), timeout=20.0
+                        rig,
+                        text=long if piece.text is None else piece.text,
+                        payload={**payload, **(piece.payload or {})},
+                        index=index,
+                        total=len(cut),
+                        timeout=20.0,
                     )
                     found = self.send(rig, parcel)
                     same(Sent, type(found), f"{name}: the kind of {found}")

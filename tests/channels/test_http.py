@@ -214,7 +214,7 @@ def test_a_deadline_that_is_over_sends_nothing() -> None:
     wire = http._Wire(ours, Deadline(0))
     target = Target.parse("https://partner.example/")
     with closing(wire), theirs:
-        found = http._exchange(target, wire, b"{}", {})
+        found = http._exchange(target, wire, "POST", b"{}", {})
         ours.close()
         received = theirs.recv(100)
 

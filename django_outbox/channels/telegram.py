@@ -1,0 +1,216 @@
+"""Sends messages through Telegram bots.
+
+Facts: https://core.telegram.org/bots/api (sendMessage, ResponseParameters, Making
+requests) and the server that answers there, tdlib/telegram-bot-api@01a3679 (Client.cpp,
+ClientManager.cpp, HttpConnection.cpp). Every answer is JSON whose `error_code` is the
+HTTP status. Telegram knows no idempotency key and a bot cannot read back what it sent, so
+a lost answer stays in doubt until a person decides.
+
+The length of a message is counted after its markup was parsed. Pieces are cut by what is
+written, which is never shorter, in UTF-16 units, which are never fewer than what the
+server counts (code points: td/telegram/MessageContent.cpp, message_text_length_max).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from django.core.checks import CheckMessage
+from django.core.exceptions import ValidationError
+
+from django_outbox.channels import telegram_answers
+from django_outbox.channels.base import Channel, Parcel
+from django_outbox.channels.http import encode
+from django_outbox.channels.limits import TELEGRAM
+from django_outbox.channels.provider import Accounts, Endpoint
+from django_outbox.errors import Defer, Refuse
+from django_outbox.outcomes import Outcome
+from django_outbox.splitting import HTML, PLAIN, Entities, Splitter
+
+API = "https://api.telegram.org"
+
+MARKUP_CAP = 32_768
+"""UTF-8 bytes of a text with its markup; more is refused unread (get_formatted_text)."""
+
+EACH = frozenset(
+    {
+        "allow_paid_broadcast",
+        "business_connection_id",
+        "direct_messages_topic_id",
+        "disable_notification",
+        "entities",
+        "link_preview_options",
+        "parse_mode",
+        "protect_content",
+    }
+)
+FIRST = frozenset(
+    {"message_effect_id", "reply_parameters", "suggested_post_parameters"}
+)
+LAST = frozenset({"reply_markup"})
+"""Fields of sendMessage that a payload may have: of each piece, the first, the last."""
+
+MODES = ("HTML", "MarkdownV2", "Markdown")
+UNCUT = frozenset({"MarkdownV2", "Markdown"})
+"""Modes whose texts are not cut, but refused where one message cannot hold them."""
+
+_TOKEN = re.compile(r"[1-9][0-9]{0,17}:[A-Za-z0-9_-]{1,62}")
+_TOKEN_HINT = "Give what @BotFather gave: digits, a colon, letters and digits."  # noqa: S105
+_DESTINATION = re.compile(r"-?[0-9]{1,16}|@[A-Za-z][A-Za-z0-9_]{3,31}")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One sendMessage."""
+
+    token: str = field(repr=False)
+    body: bytes = field(repr=False)
+    timeout: float
+
+
+class Telegram(Channel[Request]):
+    """A bot that writes to a chat: its number, or @name of a channel or supergroup.
+
+    token: of the bot that sends where a message names no account.
+    accounts: tokens of further bots by the account that a message names.
+    api: another address than Telegram's own, for a Bot API server of one's own.
+
+    `thread` is a forum topic (message_thread_id), `reply_to` the id of a message, and
+    the payload may have fields of sendMessage: `parse_mode`, `entities`, `reply_markup`
+    and so on (EACH, FIRST, LAST). A rate limit holds the bot, since its answer does not
+    say of which of its limits it is.
+    """
+
+    limit = TELEGRAM
+
+    def __init__(
+        self,
+        alias: str,
+        *,
+        token: str = "",
+        accounts: Mapping[str, str] | None = None,
+        api: str = API,
+    ) -> None:
+        super().__init__(alias)
+        self._accounts = Accounts(token, dict(accounts or {}))
+        self._api = api
+
+    @cached_property
+    def _endpoint(self) -> Endpoint:
+        return Endpoint.at(self._api)
+
+    def check(self) -> list[CheckMessage]:
+        faults = []
+        if not self._accounts.all:
+            faults.append(self.option_error("token", "there is none.", _TOKEN_HINT))
+        if self._accounts.default and not _is_token(self._accounts.default):
+            faults.append(self.option_error("token", "it is malformed.", _TOKEN_HINT))
+        faults += [
+            self.option_error(
+                "accounts", f"the token of {name!r} is malformed.", _TOKEN_HINT
+            )
+            for name, token in self._accounts.named.items()
+            if not _is_token(token)
+        ]
+        try:
+            self._endpoint  # noqa: B018 - read to see whether it can be
+        except ValueError as error:
+            faults.append(self.option_error("api", f"{error}", f"Usually {API}."))
+        return faults
+
+    def splitter(self, payload: Mapping[str, Any]) -> Splitter:
+        mode = payload.get("parse_mode")
+        if mode in UNCUT:
+            return Splitter(None)
+        if mode == "HTML":
+            return Splitter(self.limit, HTML)
+        entities = payload.get("entities")
+        return Splitter(self.limit, Entities(entities) if entities else PLAIN)
+
+    def validate(self, destination: str, payload: Mapping[str, Any]) -> None:
+        faults = {
+            "to": list(_destination_faults(destination)),
+            "payload": list(_payload_faults(payload)),
+        }
+        if any(faults.values()):
+            raise ValidationError({name: each for name, each in faults.items() if each})
+
+    def prepare(self, parcel: Parcel) -> Request:
+        faults = self.check()
+        if faults:
+            raise Defer(faults[0].msg, counts=False, code="options")
+        for problem in _message_faults(parcel):
+            raise Refuse(problem, code="bad_message")
+        token = self._accounts.of(parcel.account)
+        return Request(token, encode(_message(parcel)), parcel.timeout)
+
+    def send(self, prepared: Request) -> Outcome:
+        # The token is in the path, which no reason, repr or log of ours ever shows.
+        path = f"/bot{prepared.token}/sendMessage"
+        found = self._endpoint.post(path, body=prepared.body, timeout=prepared.timeout)
+        return telegram_answers.outcome(found, prepared.token)
+
+
+def _message(parcel: Parcel) -> dict[str, Any]:
+    first, last = parcel.index == 0, parcel.index == parcel.total - 1
+    fields = EACH | (FIRST if first else frozenset()) | (LAST if last else frozenset())
+    said = {name: value for name, value in parcel.payload.items() if name in fields}
+    named = parcel.destination.startswith("@")
+    message: dict[str, Any] = {
+        "chat_id": parcel.destination if named else int(parcel.destination),
+        "text": parcel.text,
+        **said,
+    }
+    if parcel.thread:
+        message["message_thread_id"] = int(parcel.thread)
+    if parcel.reply_to and first:
+        message.setdefault("reply_parameters", {"message_id": int(parcel.reply_to)})
+    return message
+
+
+def _is_token(token: object) -> bool:
+    return isinstance(token, str) and _TOKEN.fullmatch(token) is not None
+
+
+def _destination_faults(destination: str) -> list[str]:
+    if _DESTINATION.fullmatch(destination):
+        return []
+    return [f"{destination!r} is no chat: give its number, or a channel's @name."]
+
+
+def _payload_faults(payload: Mapping[str, Any]) -> list[str]:
+    faults = [
+        f"sendMessage takes no {name!r} from a payload."
+        for name in payload
+        if name not in EACH | FIRST | LAST
+    ]
+    mode = payload.get("parse_mode")
+    if mode is not None and mode not in MODES:
+        faults.append(f"parse_mode is {mode!r}: give one of {', '.join(MODES)}.")
+    if mode is not None and payload.get("entities"):
+        faults.append("It has both parse_mode and entities: leave one out.")
+    return faults
+
+
+def _message_faults(parcel: Parcel) -> list[str]:
+    faults = [
+        *_destination_faults(parcel.destination),
+        *_payload_faults(parcel.payload),
+        *(
+            f"{name} is {value!r}, which is no number of Telegram's."
+            for name, value in (
+                ("thread", parcel.thread),
+                ("reply_to", parcel.reply_to),
+            )
+            if value and not _NUMBER.fullmatch(value)
+        ),
+    ]
+    size = len(parcel.text.encode("utf-8", "surrogatepass"))
+    if size > MARKUP_CAP:
+        faults.append(f"It has {size} bytes and Telegram reads {MARKUP_CAP}.")
+    return faults
