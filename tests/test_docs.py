@@ -140,7 +140,11 @@ def test_the_promises_are_the_same_on_both_pages() -> None:
 
 def test_every_page_is_in_a_toctree() -> None:
     """Each page can be reached from the index, once; none is listed that is not there."""
-    pages = [page.stem for page in DOCS.glob("*.md") if page.stem != "index"]
+    pages = [
+        page.relative_to(DOCS).with_suffix("").as_posix()
+        for page in DOCS.glob("**/*.md")
+        if page.stem != "index"
+    ]
 
     assert sorted(pages) == sorted(listed(read(DOCS / "index.md")))
 
