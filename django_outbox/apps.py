@@ -14,5 +14,7 @@ class OutboxConfig(AppConfig):
 
     def ready(self) -> None:
         from django_outbox import checks
+        from django_outbox.flows import redaction
 
         checks.register()
+        redaction.install()

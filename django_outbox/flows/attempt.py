@@ -23,7 +23,7 @@ from django_outbox.flows.outgoing import Outgoing
 from django_outbox.flows.parcels import parcels
 from django_outbox.flows.round import SETTLE_SECONDS, Round
 from django_outbox.flows.stopwatch import ticks
-from django_outbox.flows.text import storable
+from django_outbox.flows.text import error_text
 from django_outbox.models import Attempt, Change, Chunk, Delivery
 from django_outbox.models.dialects import in_own_transaction, insert_rows, now
 from django_outbox.outcomes import Refused, Sent, Unknown
@@ -134,7 +134,7 @@ def attempt(
         yield opened
     except BaseException as error:
         name = type(error).__name__
-        doubt = Unknown(f"{name}: {storable(error)}", code=name)
+        doubt = Unknown(f"{name}: {error_text(error)}", code=name)
         _close_quietly(opened, doubt)
         raise
     opened.close(Unknown("The caller did not say what became of it.", code="silence"))

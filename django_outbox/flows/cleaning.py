@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from django_outbox.flows.answers import Result
-from django_outbox.flows.text import CODE_LENGTH, KEY_LENGTH, storable
+from django_outbox.flows.text import CODE_LENGTH, KEY_LENGTH, error_text, storable
 from django_outbox.outcomes import Phase, Scope
 
 _INTEGERS = range(-(2**31), 2**31)
@@ -54,7 +54,7 @@ def _phase(value: Any) -> Phase:
 _CLEAN: dict[str, Callable[[Any], Any]] = {
     "receipt": partial(_text, length=KEY_LENGTH),
     "code": partial(_text, length=CODE_LENGTH),
-    "reason": storable,
+    "reason": error_text,
     "retry_after": _seconds,
     "response_code": _response_code,
     "scope": _scope,

@@ -16,7 +16,7 @@ from django.db import connections
 from django.utils.module_loading import import_string
 
 from django_outbox import backoff, conf
-from django_outbox.flows.text import storable
+from django_outbox.flows.text import error_text
 from django_outbox.models import Delivery
 from django_outbox.models.dialects import in_own_transaction, now, update_rows
 
@@ -113,7 +113,7 @@ def _call(one: Finalising, using: str) -> None:
 
 
 def _keep_error(one: Finalising, error: BaseException, using: str) -> None:
-    text = storable(f"{type(error).__name__}: {storable(error)}")
+    text = error_text(f"{type(error).__name__}: {error_text(error)}")
     mine = Delivery.objects.using(using).filter(
         pk=one.delivery_id, finalise_attempts=one.number, finalise_at__isnull=False
     )

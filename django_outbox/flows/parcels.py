@@ -9,7 +9,7 @@ from contextlib import suppress
 from uuid import UUID
 
 from django_outbox.channels.base import Parcel
-from django_outbox.flows.text import storable
+from django_outbox.flows.text import error_text
 from django_outbox.lifecycle import ChunkStatus
 from django_outbox.models import Chunk, Delivery
 
@@ -46,7 +46,7 @@ def _read(ids: set[UUID], using: str) -> tuple[dict[UUID, Delivery], dict[UUID, 
             found[pk] = rows.get(pk=pk)
         except (ValueError, RecursionError) as error:
             name = type(error).__name__
-            faults[pk] = storable(f"The row cannot be read: {name}: {error}")
+            faults[pk] = error_text(f"The row cannot be read: {name}: {error}")
     return found, faults
 
 

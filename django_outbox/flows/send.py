@@ -19,7 +19,7 @@ from django_outbox.errors import Defer, Refuse, UnknownChannel
 from django_outbox.flows.answers import Answer, NeverSent, Result, StillInDoubt
 from django_outbox.flows.claim import Claimed
 from django_outbox.flows.stopwatch import ticks
-from django_outbox.flows.text import storable
+from django_outbox.flows.text import error_text, storable
 from django_outbox.outcomes import Deferred, Outcome, Refused, Sent, Unknown
 
 logger = logging.getLogger("django_outbox")
@@ -60,7 +60,7 @@ def send(claimed: Claimed, asking: Callable[[], None] = _unheard) -> Returned:
     try:
         result: Result = outcome_of(channel, channel.send(prepared))
     except BaseException as error:  # a poison message dies alone
-        result = Unknown(f"{_name(error)}: {storable(error)}", code=_name(error))
+        result = Unknown(f"{_name(error)}: {error_text(error)}", code=_name(error))
         logger.warning("send escaped", extra=_ids(claimed), exc_info=error)
         escaped = error
     if isinstance(result, Unknown) and channel.can_be_asked:
@@ -75,7 +75,7 @@ def ask(claimed: Claimed) -> Returned:
         channel = route(claimed.parcel.channel).channel
         answer = channel.lookup(claimed.parcel)
     except BaseException as error:  # noqa: BLE001  # a poison message dies alone
-        unasked = StillInDoubt(f"look-up: {_name(error)}: {storable(error)}")
+        unasked = StillInDoubt(f"look-up: {_name(error)}: {error_text(error)}")
         return _returned(claimed, unasked, error)
     return _returned(claimed, outcome_of(channel, answer))
 
@@ -101,7 +101,11 @@ def outcome_of(channel: Channel[Any], answer: object) -> Outcome:
         )
     if isinstance(answer, Sent | Deferred | Refused | Unknown):
         return answer
-    shown = storable(repr(answer), 200) if _has_repr(answer) else type(answer).__name__
+    shown = (
+        storable(error_text(repr(answer)), 200)
+        if _has_repr(answer)
+        else type(answer).__name__
+    )
     return Unknown(f"The channel answered {shown}: no outcome.", code="no_outcome")
 
 
@@ -114,9 +118,9 @@ def _never(error: BaseException) -> Result:
     if isinstance(error, Refuse | Defer):
         return outcome_of_raised(error)
     if isinstance(error, UnknownChannel | ImproperlyConfigured):
-        return Deferred(storable(error), code="configuration", counts=False)
+        return Deferred(error_text(error), code="configuration", counts=False)
     name = _name(error)
-    return Deferred(f"prepare: {name}: {storable(error)}", code=name)
+    return Deferred(f"prepare: {name}: {error_text(error)}", code=name)
 
 
 def _name(error: BaseException) -> str:

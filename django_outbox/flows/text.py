@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 
+from django_outbox.flows.redaction import redacted
+
 ERROR_LENGTH = 4_000
 """Code points of an error that are kept."""
 
 KEY_LENGTH = 255
 CODE_LENGTH = 100
+
+_READ = 4 * ERROR_LENGTH
+"""Code points of an error that are looked at."""
 
 _CUT = " […]"
 # A NUL breaks a whole batch on PostgreSQL; a lone surrogate makes a row on SQLite
@@ -29,6 +34,16 @@ def storable(text: object, length: int = ERROR_LENGTH) -> str:
     if len(found) > length:
         return found[: length - len(_CUT)] + _CUT
     return found
+
+
+def error_text(error: object) -> str:
+    """Give what an error says, storable and without secrets: those go before it is cut."""
+    said = storable(error, _READ)
+    if len(said) == _READ:
+        # Half a secret at the cut would not be known as one.
+        said = said.removesuffix(_CUT)
+        said = said[: max(said.rfind(" "), said.rfind("\n"), 0) or len(said)] + _CUT
+    return storable(redacted(said))
 
 
 def unstorable(text: str) -> str:

@@ -119,8 +119,7 @@ class Judge:
         if state.status != ChunkStatus.UNKNOWN or doubts:
             return replace(own, change=self._redoubted(since, doubts))
         settled = replace(self.case, state=replace(state, in_doubt_since=None))
-        judge = replace(self, case=settled)
-        ending = judge.by_ledger()
+        ending = replace(self, case=settled).by_ledger()
         # The guard is what is really stored.
         change = ending.change and replace(ending.change, before=state)
         return replace(ending, change=change)
