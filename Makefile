@@ -9,7 +9,7 @@ ARGS ?=
 .PHONY: help test lint coverage demo docs races crash q2
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo '  PYTHON=python3.12           makes .venv with that Python'
 	@echo '  ARGS="-k splitting -x"      goes to pytest'
@@ -46,13 +46,24 @@ crash: .venv/.ready  ## Kill a process at every step of every scenario, on every
 q2: .venv/.ready  ## Kill real django-q2 clusters in the middle of a send, print what came of it
 	@OUTBOX_RACES=full $(PY) tools/run_tests.py tests/contrib/test_qcluster.py -k killed -n 0 $(ARGS)
 
-.PHONY: newcomer matrix
+.PHONY: newcomer matrix bench-splitting
 
 newcomer: .venv/.ready  ## Follow the README in a project made from nothing, look at it
 	@$(PY) -m pytest -m newcomer --log-cli-level=INFO tests/newcomer $(ARGS)
 
+bench-splitting: .venv/.ready  ## Time the cutting of long texts; prose needs 20 MB/s
+	@$(PY) benchmarks/splitting.py --least 20 $(ARGS)
+
 matrix: .venv/.ready  ## Run the tests on each pair of Python and Django found here
 	@.venv/bin/nox $(ARGS)
+
+.PHONY: prove prove-teeth
+
+prove: .venv/.ready  ## Kill 200 flushers on each database that answers, print the promises
+	@$(PY) -m tests.prove prove $(ARGS)
+
+prove-teeth: .venv/.ready  ## Plant defects, one after the other: the proof must name the promise
+	@$(PY) -m tests.prove teeth $(ARGS)
 
 .venv/.ready: pyproject.toml tools/make_venv.sh
 	@PYTHON='$(PYTHON)' /bin/sh tools/make_venv.sh

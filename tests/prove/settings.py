@@ -1,0 +1,10 @@
+"""The settings of the suite, for proofs: a defect is planted where one is named."""
+
+from __future__ import annotations
+
+from tests.settings import *  # noqa: F403  # all of it
+
+INSTALLED_APPS = [
+    *INSTALLED_APPS,  # noqa: F405  # of the settings above
+    "tests.prove.apps.Planted",
+]
