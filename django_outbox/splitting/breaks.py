@@ -6,7 +6,8 @@ import re
 from bisect import bisect_right
 
 from django_outbox.splitting.graphemes import FLAG, joined
-from django_outbox.splitting.limits import Span, Unit
+from django_outbox.splitting.limits import Unit
+from django_outbox.splitting.markup import Stretch
 
 
 def reach(text: str, start: int, size: int, unit: Unit) -> int:
@@ -82,7 +83,7 @@ def clear(text: str, start: int, at: int) -> int:
     return at
 
 
-def url_at(text: str, start: int, at: int, size: int) -> Span | None:
+def url_at(text: str, start: int, at: int, size: int) -> Stretch | None:
     """Return the web address, begun after start, that a cut would part.
 
     One of more than `size` code points is not looked for: it has to be cut.
@@ -94,5 +95,5 @@ def url_at(text: str, start: int, at: int, size: int) -> Span | None:
         if found.start() >= at:
             break
         if at < found.end() <= found.start() + size:
-            return Span(found.start(), found.end())
+            return found.span()
     return None

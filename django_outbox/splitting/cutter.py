@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from django_outbox.splitting.breaks import clear, cut, reach, url_at
-from django_outbox.splitting.limits import Limit, Span, Unsplittable
-from django_outbox.splitting.markup import Mark, Markup
+from django_outbox.splitting.limits import Limit, Unsplittable
+from django_outbox.splitting.markup import Mark, Markup, Stretch
 
 _MOVES = 200
 """How often a cut is moved to a better place; what needs more is not written by people."""
@@ -42,7 +42,7 @@ class Cutter:
         reading = markup.read(text)
         self._marks, self._whole = reading.marks, reading.whole
         self._begins = [mark.begin for mark in self._marks]
-        self._starts = [span.start for span in self._whole]
+        self._starts = [start for start, _end in self._whole]
 
     def parts(self) -> list[Part]:
         """Return the parts in order; their spans joined are the text.
@@ -156,34 +156,41 @@ class Cutter:
         """Return a better place for a cut; the same one where there is none."""
         whole = self._whole_at(start, at)
         if whole:
-            if self._worth(start, whole.start):
-                return whole.start
-            return whole.end if whole.end <= furthest else at
+            begin, end = whole
+            if self._worth(start, begin):
+                return begin
+            behind = end <= furthest and not self._markup.binds(self._text, end)
+            return end if behind else at
         last = bisect_left(self._begins, at) - 1
         if last >= 0 and self._marks[last].start == at:
             # Nothing of what it sets off would be in the piece that opens it.
             begin = self._marks[last].begin
             return begin if self._worth(start, begin) else at
-        if self._markup.binds(self._text, at):
-            before = clear(self._text, start, at - 1)
-            return before if self._worth(start, before) else at
-        return at
+        bound = self._markup.binds(self._text, at)
+        if not bound:
+            return at
+        before = clear(self._text, start, at - 1)
+        whole = self._whole_at(start, before)
+        before = whole[0] if whole else before
+        if self._worth(start, before):
+            return before
+        return at + bound if at + bound <= furthest else max(at - 1, start + 1)
 
     def _worth(self, start: int, at: int) -> bool:
         return at > start and not self._markup.blank(self._text[start:at])
 
-    def _whole_at(self, start: int, at: int) -> Span | None:
+    def _whole_at(self, start: int, at: int) -> Stretch | None:
         """Return what a cut there would part, and which would fit a piece."""
-        if at >= len(self._text):
+        if not start < at < len(self._text):
             return None
         found = self._listed(at) or url_at(self._text, start, at, self._size)
-        if not found or found.end - found.start > self._size:
+        if not found or found[1] - found[0] > self._size:
             return None
-        return found if self._measure(found.of(self._text)) <= self._size else None
+        return found if self._measure(self._text[slice(*found)]) <= self._size else None
 
-    def _listed(self, at: int) -> Span | None:
+    def _listed(self, at: int) -> Stretch | None:
         last = bisect_left(self._starts, at) - 1
-        return self._whole[last] if last >= 0 and at < self._whole[last].end else None
+        return self._whole[last] if last >= 0 and at < self._whole[last][1] else None
 
     def _through(self, start: int, end: int, near: tuple[Mark, ...]) -> Iterator[int]:
         """Give the end behind all that closes there, then those before it, then itself."""

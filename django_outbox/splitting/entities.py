@@ -41,7 +41,7 @@ class Entities(Markup):
     def read(self, text: str) -> Reading:
         """Find what must stay whole. Raises Unsplittable for what is not an entity."""
         found = [
-            Span(start, end)
+            (start, end)
             for start, end, entity in self._placed(text)
             if entity.get("type") in _WHOLE and start < end
         ]

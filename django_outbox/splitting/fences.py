@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from django_outbox.splitting.limits import Span
-from django_outbox.splitting.markup import Mark, Markup, Reading, apart
+from django_outbox.splitting.markup import Mark, Markup, Reading, Stretch, apart
 
 _FENCE = re.compile(
     r"(?<![^\r\n])( {0,3}(`{3,}|~{3,}))([^\r\n]*)(?:\r\n|\n|\r|\Z)"  # a whole line
 )
-_LIKE_A_FENCE = re.compile(r" {0,3}(?:```|~~~)")
+_LIKE_A_FENCE = re.compile(r" {0,3}(?:`{3,}|~{3,})")
 _LINK = re.compile(r"!?\[[^\[\]\r\n]+\]\([^()\s]+\)")
 _INK = re.compile(r"[^ \t]")
 
@@ -29,7 +28,7 @@ class Markdown(Markup):
     def read(self, text: str) -> Reading:
         """Find the fences and the links."""
         marks: list[Mark] = []
-        whole: list[Span] = []
+        whole: list[Stretch] = []
         if "```" in text or "~~~" in text:
             for found in _fences(text):
                 if isinstance(found, Mark):
@@ -37,21 +36,25 @@ class Markdown(Markup):
                 else:
                     whole.append(found)
         if "](" in text:
-            links = (Span(*found.span()) for found in _LINK.finditer(text))
+            links = (found.span() for found in _LINK.finditer(text))
             whole = apart([*whole, *links])
         return Reading(marks, whole)
 
-    def binds(self, text: str, at: int) -> bool:
-        """Tell whether what is in the middle of a line would begin with a fence."""
+    def binds(self, text: str, at: int) -> int:
+        """Tell whether what is in the middle of a line would begin with a fence.
+
+        Two signs of it alone are none.
+        """
         if at == 0 or text[at - 1] in "\r\n":
-            return False
-        return _LIKE_A_FENCE.match(text, at) is not None
+            return 0
+        found = _LIKE_A_FENCE.match(text, at)
+        return found.end() - 2 - at if found else 0
 
 
 MARKDOWN = Markdown()
 
 
-def _fences(text: str) -> Iterator[Mark | Span]:
+def _fences(text: str) -> Iterator[Mark | Stretch]:
     """Give each block once it is over, and each line whose end decides what it is."""
     opened: re.Match[str] | None = None
     for line in _FENCE.finditer(text):
@@ -59,17 +62,17 @@ def _fences(text: str) -> Iterator[Mark | Span]:
         if opened is None:
             if line[2][0] == "`" and "`" in rest:
                 # Cut before that backtick it would be a fence.
-                yield Span(line.start(), line.start(3) + rest.index("`") + 1)
+                yield line.start(), line.start(3) + rest.index("`") + 1
             else:
                 opened = line
-                yield Span(*line.span())
+                yield line.span()
         elif line[2].startswith(opened[2]):
             ink = _INK.search(rest)
             if ink:
                 # Cut before what follows it would close the block.
-                yield Span(line.start(), line.start(3) + ink.end())
+                yield line.start(), line.start(3) + ink.end()
             else:
-                yield Span(*line.span())
+                yield line.span()
                 yield _block(opened, *line.span())
                 opened = None
     if opened is not None:

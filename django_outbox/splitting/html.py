@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from html import escape, unescape
 
-from django_outbox.splitting.limits import Span, Unsplittable
-from django_outbox.splitting.markup import Mark, Markup, Reading
+from django_outbox.splitting.limits import Unsplittable
+from django_outbox.splitting.markup import Mark, Markup, Reading, Stretch
 
 _ATTRIBUTES = r"""(?:[^<>"']|"[^"]*"|'[^']*')*"""
 _TOKEN = re.compile(
@@ -30,10 +30,10 @@ class Html(Markup):
     def read(self, text: str) -> Reading:
         """Find the elements, and the tags and references that must stay whole."""
         marks: list[Mark] = []
-        whole: list[Span] = []
+        whole: list[Stretch] = []
         opened: list[re.Match[str]] = []
         for token in _TOKEN.finditer(text):
-            whole.append(Span(*token.span()))
+            whole.append(token.span())
             name = (token["name"] or "").lower()
             if token["closes"]:
                 if not opened or opened[-1]["name"].lower() != name:

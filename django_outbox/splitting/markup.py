@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from django_outbox.splitting.limits import Span
 
+Stretch: TypeAlias = tuple[int, int]
+"""From where up to where, in code points."""
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+
+class Mark(NamedTuple):
     """A stretch that is set off by what stands before and behind it: code, bold, a link.
 
     `text[begin:start]` opens it, `text[end:finish]` closes it; where nothing does, `end`
@@ -46,8 +48,8 @@ class Reading:
     marks: Sequence[Mark] = ()
     """By their beginning; what is inside another comes after it."""
 
-    whole: Sequence[Span] = ()
-    """What is not cut where it fits a piece: tags, links, entities. By their start."""
+    whole: Sequence[Stretch] = ()
+    """What is not cut where it fits a piece: tags, links. By their start, apart."""
 
 
 class Markup:
@@ -66,9 +68,12 @@ class Markup:
         """Find what must not be cut, or be closed and opened again."""
         return Reading()
 
-    def binds(self, text: str, at: int) -> bool:
-        """Tell whether a cut there would make markup of what is none."""
-        return False
+    def binds(self, text: str, at: int) -> int:
+        """Return how far behind it the next cut is that makes no markup of what is none.
+
+        0: this cut does not.
+        """
+        return 0
 
     def render(self, piece: str) -> str:
         """Return what is sent of a piece, which is never shorter."""
@@ -88,10 +93,10 @@ class Markup:
 PLAIN = Markup()
 
 
-def apart(spans: Iterable[Span]) -> list[Span]:
-    """Return the spans by their start, without those that overlap an earlier one."""
-    found: list[Span] = []
-    for span in sorted(spans, key=lambda one: (one.start, -one.end)):
-        if not found or span.start >= found[-1].end:
-            found.append(span)
+def apart(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """Return them by their start, without those that overlap an earlier one."""
+    found: list[Stretch] = []
+    for start, end in sorted(stretches, key=lambda one: (one[0], -one[1])):
+        if not found or start >= found[-1][1]:
+            found.append((start, end))
     return found
