@@ -27,8 +27,8 @@ class ReadOnly(ModelAdmin):
     says: ClassVar[tuple[str, ...]] = ()
     """The columns that only who may read messages sees; no list fetches them."""
 
-    leads_to: ClassVar[str] = ""
-    """The column with a destination, which may be a credential."""
+    leads_to: ClassVar[tuple[str, ...]] = ()
+    """The columns with a destination, which may be a credential."""
 
     show_full_result_count = False
     show_facets = ShowFacets.NEVER
@@ -79,13 +79,7 @@ class ReadOnly(ModelAdmin):
             for name in self.says:
                 field: Any = self.opts.get_field(name)
                 setattr(found, name, field.get_default())
-            if self.leads_to:
-                shown = self.shown_destination(request, found)
-                setattr(found, self.leads_to, shown)
+            for name in self.leads_to:
+                where = getattr(found, name)
+                setattr(found, name, destination(found.channel, where, may_read=False))
         return found
-
-    def shown_destination(self, request: HttpRequest, row: Any) -> str:
-        """Give a row's destination, as this user may see it."""
-        return destination(
-            row.channel, getattr(row, self.leads_to), may_read=may(request, Right.READ)
-        )

@@ -64,7 +64,7 @@ class Piece:
 
 class DeliveryAdmin(Decides):
     says = ("text", "payload")
-    leads_to = "destination"
+    leads_to = ("destination", "moved_to")
     actions = actions(VERBS)
     list_display = (
         "short_id",

@@ -32,7 +32,7 @@ from django_outbox.models import Hold
 
 
 class HoldAdmin(ReadOnly):
-    leads_to = "destination_key"
+    leads_to = ("destination_key",)
     list_display = ("over", "scope", "until_when", "code", "why", "by", "made")
     list_filter = (filters.ChannelFilter, filters.Age)
     search_help_text = _("A channel, an account or a destination, exactly.")

@@ -19,7 +19,7 @@ from django_outbox.models import Flusher, Message, TriageEvent
 
 class MessageAdmin(ReadOnly):
     says = ("text",)
-    leads_to = "destination"
+    leads_to = ("destination",)
     list_display = ("id", "sender_name", "channel", "of_delivery", "made")
     list_filter = (filters.ChannelFilter, filters.Age, filters.OfDelivery)
     search_help_text = _("A delivery's id, exactly.")

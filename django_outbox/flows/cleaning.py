@@ -8,7 +8,13 @@ from functools import partial
 from typing import Any, cast
 
 from django_outbox.flows.answers import Result
-from django_outbox.flows.text import CODE_LENGTH, KEY_LENGTH, error_text, storable
+from django_outbox.flows.text import (
+    CODE_LENGTH,
+    DESTINATION_LENGTH,
+    KEY_LENGTH,
+    error_text,
+    storable,
+)
 from django_outbox.outcomes import Phase, Scope
 
 _INTEGERS = range(-(2**31), 2**31)
@@ -30,6 +36,12 @@ def cleaned(result: Result) -> Result:
 
 def _text(value: Any, length: int) -> str:
     return "" if value is None else storable(value, length)
+
+
+def _place(value: Any) -> str:
+    """Give a destination, which is of no use where it had to be cut or mended."""
+    text = _text(value, DESTINATION_LENGTH)
+    return text if text == value else ""
 
 
 def _seconds(value: Any) -> float | None:
@@ -55,6 +67,7 @@ _CLEAN: dict[str, Callable[[Any], Any]] = {
     "receipt": partial(_text, length=KEY_LENGTH),
     "code": partial(_text, length=CODE_LENGTH),
     "reason": error_text,
+    "moved_to": _place,
     "retry_after": _seconds,
     "response_code": _response_code,
     "scope": _scope,

@@ -54,6 +54,7 @@ class Draft:
             "channel": self.channel,
             "destination": message.to,
             "destination_key": destination_key(message.to),
+            "moved_to": "",
             "account": message.account,
             "thread": message.thread,
             "reply_to": message.reply_to,

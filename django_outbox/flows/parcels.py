@@ -54,7 +54,7 @@ def parcel(chunk: Chunk, delivery: Delivery, timeout: float) -> Parcel:
     """Make what a channel gets of a chunk, as it was read before its next attempt."""
     return Parcel(
         channel=chunk.channel,
-        destination=delivery.destination,
+        destination=delivery.moved_to or delivery.destination,
         account=delivery.account,
         thread=delivery.thread,
         reply_to=delivery.reply_to,

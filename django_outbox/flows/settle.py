@@ -26,7 +26,7 @@ from django_outbox.flows.holds import Held, hold
 from django_outbox.flows.terms import Terms, terms_of
 from django_outbox.flows.verdict import Judge
 from django_outbox.lifecycle import AttemptStatus, ChunkStatus, DeliveryStatus
-from django_outbox.models import Attempt
+from django_outbox.models import Attempt, Delivery
 from django_outbox.models.dialects import update_rows
 from django_outbox.outcomes import Phase, Scope
 
@@ -147,6 +147,15 @@ def write(settled: Sequence[Settled], now: datetime, using: str) -> None:
     for one in settled:
         if one.ending.held_until is not None:
             hold(_held(one), now, using)
+    _move_destinations(settled, now, using)
+
+
+def _move_destinations(settled: Sequence[Settled], now: datetime, using: str) -> None:
+    """Note where the far side says that a destination is now, for what is tried next."""
+    for one in settled:
+        if moved_to := getattr(one.answer.result, "moved_to", ""):
+            row = Delivery.objects.using(using).filter(pk=one.case.delivery_id)
+            row.update(moved_to=moved_to, updated_at=now)
 
 
 def _complete_attempts(settled: Sequence[Settled], now: datetime, using: str) -> None:

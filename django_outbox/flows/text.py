@@ -11,6 +11,7 @@ ERROR_LENGTH = 4_000
 
 KEY_LENGTH = 255
 CODE_LENGTH = 100
+DESTINATION_LENGTH = 2_048
 
 _READ = 4 * ERROR_LENGTH
 """Code points of an error that are looked at."""

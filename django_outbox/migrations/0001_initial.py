@@ -158,6 +158,15 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "moved_to",
+                    django_outbox.models.fields.KeyField(
+                        blank=True,
+                        default="",
+                        max_length=2048,
+                        verbose_name="moved to",
+                    ),
+                ),
+                (
                     "account",
                     django_outbox.models.fields.KeyField(
                         blank=True, default="", max_length=255, verbose_name="account"

@@ -35,6 +35,7 @@ class Delivery(models.Model):
     channel = KeyField(_("channel"), max_length=100)
     destination = KeyField(_("destination"), max_length=2048, blank=True, default="")
     destination_key = KeyField(_("destination key"), max_length=255, blank=True)
+    moved_to = KeyField(_("moved to"), max_length=2048, blank=True, default="")
     account = KeyField(_("account"), max_length=255, blank=True, default="")
     thread = KeyField(_("thread"), max_length=255, blank=True, default="")
     reply_to = KeyField(_("reply to"), max_length=255, blank=True, default="")

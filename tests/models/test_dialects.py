@@ -227,6 +227,7 @@ COLUMNS = (
     "updated_at",
     "destination",
     "destination_key",
+    "moved_to",
     "account",
     "thread",
     "reply_to",
@@ -255,7 +256,7 @@ def row(key: str | None = None, text: str = "", payload: Any = None) -> tuple[An
         "",
         NOW,
         MOMENT,
-        *[""] * 11,
+        *[""] * 12,
     )
 
 

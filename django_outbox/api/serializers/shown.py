@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from django_outbox.api.permissions import VIEW_PAYLOAD
 from django_outbox.channels.registry import routes
+from django_outbox.flows.draft import destination_key
 from django_outbox.models import Attempt, Chunk, Delivery, Hold
 
 _GUARDED = ("text", "payload", "payload_hash", "finalise_error")
@@ -83,6 +84,7 @@ class ChunkInFull(ChunkShown):
 
 class DeliveryShown(Guarded):
     destination = serializers.SerializerMethodField()
+    moved_to = serializers.SerializerMethodField()
 
     class Meta:
         model = Delivery
@@ -91,6 +93,7 @@ class DeliveryShown(Guarded):
             "idempotency_key",
             "channel",
             "destination",
+            "moved_to",
             "account",
             "thread",
             "reply_to",
@@ -118,6 +121,10 @@ class DeliveryShown(Guarded):
         return self.shown(
             delivery.channel, delivery.destination, delivery.destination_key
         )
+
+    def get_moved_to(self, delivery: Delivery) -> str:
+        key = destination_key(delivery.moved_to)
+        return self.shown(delivery.channel, delivery.moved_to, key)
 
 
 class DeliveryInFull(DeliveryShown):
