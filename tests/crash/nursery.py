@@ -23,6 +23,7 @@ from django.conf import settings
 from django.core import checks
 from django.core.management import execute_from_command_line
 from django.core.signals import setting_changed
+from django.db import connections
 
 _WARM = (
     "django.core.management.commands.check",
@@ -43,7 +44,8 @@ def main() -> None:
     for name in _WARM:
         importlib.import_module(name)
     checks.run_checks()
-    # Only the import: a connection must not be shared by the children.
+    # A connection must not be shared by the children; Django 6.1's checks open one.
+    connections.close_all()
     importlib.import_module(f"{settings.DATABASES['default']['ENGINE']}.base")
     gc.freeze()
     wire = socket.socket(fileno=int(sys.argv[1]))
@@ -145,7 +147,7 @@ def shift_clock(seconds: float) -> None:
 
 
 def _set_up_the_database(order: dict[str, Any]) -> None:
-    from django.db import connection, connections
+    from django.db import connection
 
     if "database" in order:
         connections.databases["default"] |= order["database"]
