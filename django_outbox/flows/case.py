@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connections
-from django.db.models import Q
+from django.db.models import DateTimeField, Q, QuerySet
 
+from django_outbox.flows.text import error_text
 from django_outbox.lifecycle import (
     DELIVERY_FINISHED,
     AttemptStatus,
@@ -18,7 +20,18 @@ from django_outbox.lifecycle import (
     DeliveryStatus,
 )
 from django_outbox.models import Attempt, Chunk, Delivery
+from django_outbox.models.dialects import read_rows, try_to_read
 
+_ATTEMPT = (
+    "chunk_id",
+    "number",
+    "status",
+    "idempotency_key",
+    "began_at",
+    "asked",
+    "receipt",
+    "claim_token",
+)
 _DELIVERY = (
     "attempts_allowed",
     "status",
@@ -110,12 +123,8 @@ def cases(chunks: Iterable[Chunk], using: str) -> list[Case]:
     """Join chunks, already locked, with what of their deliveries bears on them."""
     chunks = list(chunks)
     ids = {chunk.delivery_id for chunk in chunks}
-    found: dict[Any, Any] = {
-        row["pk"]: row
-        for row in Delivery.objects.using(using)
-        .filter(pk__in=ids)
-        .values("pk", *_DELIVERY)
-    }
+    rows = Delivery.objects.using(using).filter(pk__in=ids)
+    found = {row["pk"]: row for row in read_rows(rows, ["pk", *_DELIVERY])[0]}
     return [_case(chunk, found[chunk.delivery_id]) for chunk in chunks]
 
 
@@ -130,19 +139,58 @@ def _case(chunk: Chunk, delivery: dict[str, Any]) -> Case:
         budget=delivery["attempts_allowed"],
         delivery_status=DeliveryStatus(delivery["status"]),
         waiting_since=delivery["waiting_since"],
-        due_since=max(filter(None, [delivery["created_at"], delivery["not_before"]])),
+        due_since=max(
+            filter(None, [delivery["created_at"], delivery["not_before"]]),
+            default=_long_ago(),
+        ),
         expires_at=delivery["expires_at"],
         cancelled_at=delivery["cancelled_at"],
         ledger_only=delivery["ledger_only"],
-        account=delivery["account"],
-        destination_key=delivery["destination_key"],
+        account=delivery["account"] or "",
+        destination_key=delivery["destination_key"] or "",
     )
 
 
 def locked_chunks(ids: Collection[int], using: str) -> list[Chunk]:
     """Lock these chunks, in id order, after their deliveries."""
     chunks = Chunk.objects.using(using).filter(pk__in=ids).order_by("pk")
-    return list(chunks.select_for_update().defer("text"))
+    return read_chunks(chunks.select_for_update().defer("text"))
+
+
+def read_chunks(rows: QuerySet[Chunk]) -> list[Chunk]:
+    """Read chunks; one that Python cannot read whole says so in `fault`.
+
+    What is missing is made up then, doubtfully: a time is long ago, a text says so.
+    """
+    whole, _error = try_to_read(lambda: list(rows))
+    if whole is not None:
+        return whole
+    names = [field.attname for field in Chunk._meta.concrete_fields]
+    found, faults = read_rows(rows, names)
+    return [_chunk(values, faults.get(values["id"], {})) for values in found]
+
+
+def _chunk(values: dict[str, Any], unread: dict[str, Exception]) -> Chunk:
+    for name in unread:
+        time = isinstance(Chunk._meta.get_field(name), DateTimeField)
+        values[name] = _long_ago() if time else f"unreadable {values['id']}"
+    chunk = Chunk(**values)
+    chunk.fault = unreadable(unread)
+    return chunk
+
+
+def unreadable(unread: dict[str, Exception]) -> str:
+    """Say which values of a row cannot be read, and why; '' where all can."""
+    return error_text(
+        "; ".join(
+            f"The row cannot be read: {name}: {type(error).__name__}: {error}"
+            for name, error in unread.items()
+        )
+    )
+
+
+def _long_ago() -> datetime:
+    return datetime.fromtimestamp(0, UTC if settings.USE_TZ else None)
 
 
 def tries(numbers: dict[int, set[int]], using: str) -> dict[int, list[Try]]:
@@ -156,18 +204,10 @@ def tries(numbers: dict[int, set[int]], using: str) -> dict[int, list[Try]]:
         .order_by("number")
     )
     found: dict[int, list[Try]] = {chunk: [] for chunk in numbers}
-    for row in rows.values_list(
-        "chunk_id",
-        "number",
-        "status",
-        "idempotency_key",
-        "began_at",
-        "asked",
-        "receipt",
-        "claim_token",
-    ):
-        chunk, number, status, key, began_at, asked, receipt, token = row
+    for row in read_rows(rows, ["pk", *_ATTEMPT])[0]:
+        _pk, chunk, number, status, key, began_at, asked, receipt, token = row.values()
+        since = began_at or _long_ago()
         found[chunk].append(
-            Try(number, AttemptStatus(status), key, began_at, asked, receipt, token)
+            Try(number, AttemptStatus(status), key, since, asked, receipt or "", token)
         )
     return found

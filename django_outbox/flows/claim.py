@@ -17,7 +17,7 @@ from django_outbox.channels.base import Parcel
 from django_outbox.channels.registry import Route
 from django_outbox.flows.advance import Moved, move
 from django_outbox.flows.answers import Answer, Result
-from django_outbox.flows.case import Case, cases, free_deliveries
+from django_outbox.flows.case import Case, cases, free_deliveries, read_chunks
 from django_outbox.flows.holds import HELD, held_channels, holds_over
 from django_outbox.flows.parcels import body_hash, parcels
 from django_outbox.flows.stopwatch import ticks
@@ -115,7 +115,7 @@ def _pick(channel: str, limit: int, who: Claimer) -> list[Chunk]:
         older = Q(next_attempt_at__lte=who.due_by)
         due = due.filter(older | Q(delivery_id__in=who.released))
     skip = connections[who.using].features.has_select_for_update_skip_locked
-    return list(due.select_for_update(skip_locked=skip)[:limit])
+    return read_chunks(due.select_for_update(skip_locked=skip)[:limit])
 
 
 def _take(
@@ -198,15 +198,14 @@ def begin(claimed: Sequence[Claimed], who: Claimer) -> None:
 
 def _stopped(case: Case, terms: Terms, now: datetime, faults: Mapping[int, str]) -> str:
     """Say why this head must not be claimed, though it is due; '' where it may be."""
-    ended = case.ended(now)
+    ended = UNREADABLE if case.id in faults else case.ended(now)
     if ended:
         return ended
     doubt = case.state.in_doubt_since
     if doubt is not None and not terms.may_resend(doubt, now):
         return "window_over"
-    if case.state.attempts_made >= case.state.attempts_allowed:
-        return "out_of_attempts"
-    return UNREADABLE if case.id in faults else ""
+    spent = case.state.attempts_made >= case.state.attempts_allowed
+    return "out_of_attempts" if spent else ""
 
 
 def _stop(

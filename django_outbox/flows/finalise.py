@@ -18,7 +18,12 @@ from django.utils.module_loading import import_string
 from django_outbox import backoff, conf
 from django_outbox.flows.text import error_text
 from django_outbox.models import Delivery
-from django_outbox.models.dialects import in_own_transaction, now, update_rows
+from django_outbox.models.dialects import (
+    in_own_transaction,
+    now,
+    read_rows,
+    update_rows,
+)
 
 logger = logging.getLogger("django_outbox")
 
@@ -53,8 +58,9 @@ def begin_due(
     if only:
         due = due.filter(pk=only)
     rows = []
-    found = due.values_list("pk", "finalise_attempts", "finalise_error")
-    for pk, made, error in found[:limit]:
+    names = ("pk", "finalise_attempts", "finalise_error")
+    for row in read_rows(due[:limit], names)[0]:
+        pk, made, error = row.values()
         wait = timedelta(seconds=_SCHEDULE.delay(made + 1))
         planned = at + wait if made < TRIES else None
         seen = error or (f"{_UNENDED} {made}" if made else "")

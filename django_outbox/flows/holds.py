@@ -10,7 +10,10 @@ from django.db.models import Q
 
 from django_outbox.flows.case import Case
 from django_outbox.models import Hold
+from django_outbox.models.dialects import read_rows
 from django_outbox.outcomes import Scope
+
+_HOLD = ("pk", "scope", "channel", "account", "destination_key", "until")
 
 HELD = "held"
 """The code of what a claim put off because of a hold, so that a release finds it."""
@@ -108,9 +111,11 @@ def holds_over(cases: Iterable[Case], now: datetime, using: str) -> Holds:
     )
     found = Holds({}, {})
     live = Hold.objects.using(using).live(now).filter(accounts | destinations)
-    for row in live.filter(channel__in={case.channel for case in cases}):
-        if row.scope == Scope.ACCOUNT.value:
-            found.accounts[row.channel, row.account] = row.until
+    live = live.filter(channel__in={case.channel for case in cases})
+    # A time that cannot be read holds until a person looks.
+    for row in read_rows(live, _HOLD)[0]:
+        if row["scope"] == Scope.ACCOUNT.value:
+            found.accounts[row["channel"], row["account"]] = row["until"]
         else:
-            found.destinations[row.channel, row.destination_key] = row.until
+            found.destinations[row["channel"], row["destination_key"]] = row["until"]
     return found

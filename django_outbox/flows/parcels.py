@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from contextlib import suppress
 from uuid import UUID
 
 from django_outbox.channels.base import Parcel
-from django_outbox.flows.text import error_text
+from django_outbox.flows.case import unreadable
 from django_outbox.lifecycle import ChunkStatus
 from django_outbox.models import Chunk, Delivery
+from django_outbox.models.dialects import read_rows, try_to_read
 
 
 def parcels(
@@ -19,35 +19,30 @@ def parcels(
 ) -> tuple[list[tuple[Chunk, Parcel]], dict[int, str]]:
     """Join chunks with their deliveries into what a channel gets, as the next attempt.
 
-    Gives also, by chunk, what is wrong with those whose delivery cannot be read: a row
-    may have been written past the door.
+    Gives also, by chunk, what is wrong with those that, or whose delivery, cannot be
+    read: a row may have been written past the door.
     """
     chunks = list(chunks)
     deliveries, faults = _read({chunk.delivery_id for chunk in chunks}, using)
     ready = [
         (chunk, parcel(chunk, deliveries[chunk.delivery_id], timeout))
         for chunk in chunks
-        if chunk.delivery_id in deliveries
+        if chunk.delivery_id in deliveries and not chunk.fault
     ]
-    return ready, {
-        chunk.pk: faults[chunk.delivery_id]
-        for chunk in chunks
-        if chunk.delivery_id in faults
-    }
+    wrong = {c.pk: c.fault or faults.get(c.delivery_id, "") for c in chunks}
+    return ready, {pk: fault for pk, fault in wrong.items() if fault}
 
 
 def _read(ids: set[UUID], using: str) -> tuple[dict[UUID, Delivery], dict[UUID, str]]:
     rows = Delivery.objects.using(using)
-    with suppress(ValueError, RecursionError):
-        return rows.in_bulk(ids), {}
-    found, faults = {}, {}
-    for pk in ids:
-        try:
-            found[pk] = rows.get(pk=pk)
-        except (ValueError, RecursionError) as error:
-            name = type(error).__name__
-            faults[pk] = error_text(f"The row cannot be read: {name}: {error}")
-    return found, faults
+    whole, _error = try_to_read(lambda: rows.in_bulk(ids))
+    if whole is not None:
+        return whole, {}
+    names = [field.attname for field in Delivery._meta.concrete_fields]
+    found, faults = read_rows(rows.filter(pk__in=ids), names)
+    sound = [Delivery(**row) for row in found if row["id"] not in faults]
+    said = {pk: unreadable(unread) for pk, unread in faults.items()}
+    return {delivery.pk: delivery for delivery in sound}, said
 
 
 def parcel(chunk: Chunk, delivery: Delivery, timeout: float) -> Parcel:

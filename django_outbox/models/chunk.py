@@ -138,6 +138,9 @@ class Chunk(models.Model):
 
     objects = ChunkQuerySet.as_manager()
 
+    fault = ""
+    """What of its row Python could not read; then something stands in its place."""
+
     class Meta:
         verbose_name = _("chunk")
         verbose_name_plural = _("chunks")
