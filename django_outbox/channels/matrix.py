@@ -13,8 +13,10 @@ between two tries makes a new device, and the message would be there twice.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
+from html import unescape
 from typing import Any
 from urllib.parse import quote
 
@@ -34,9 +36,11 @@ from django_outbox.channels.http import encode
 from django_outbox.channels.limits import MATRIX
 from django_outbox.channels.provider import credential_refused, told
 from django_outbox.outcomes import Deferred, Outcome
+from django_outbox.splitting import HTML, PLAIN, Splitter
 
 TYPES = ("m.text", "m.notice", "m.emote")
-FIELDS = frozenset({"msgtype", "m.mentions"})
+HTML_FORMAT = "org.matrix.custom.html"
+FIELDS = frozenset({"format", "msgtype", "m.mentions"})
 """What a payload may have."""
 
 ID_CAP = 255
@@ -55,13 +59,16 @@ class Matrix(Bot):
 
     The destination is the id of a room, which begins with '!'; `thread` is the id of the
     event that begins a thread, `reply_to` of the one to reply to, the receipt of the new
-    one. The text is plain. The payload may say `msgtype` (TYPES) and `m.mentions`; without
-    the latter nobody is notified for being named.
+    one. The payload may say `msgtype` (TYPES), `m.mentions`, without which nobody is
+    notified for being named, and `format`: HTML_FORMAT, if the text is HTML and not plain.
     """
 
     limit = MATRIX
     deduplicates = timedelta(minutes=30)
     wants_receipt = True  # else it was no homeserver; and asking again does no harm
+
+    def splitter(self, payload: Mapping[str, Any]) -> Splitter:
+        return Splitter(self.limit, HTML if "format" in payload else PLAIN)
 
     def validate(self, destination: str, payload: Mapping[str, Any]) -> None:
         where = [] if _is_room(destination) else [_NO_ROOM.format(destination)]
@@ -96,6 +103,9 @@ def _event(parcel: Parcel) -> dict[str, Any]:
         **{name: parcel.payload[name] for name in FIELDS & parcel.payload.keys()},
         "body": parcel.text,
     }
+    if "format" in parcel.payload:
+        # Never longer than the HTML it is made of: both are within the event's size.
+        event |= {"formatted_body": parcel.text, "body": plain(parcel.text)}
     reply = parcel.reply_to if parcel.index == 0 else ""
     relation: dict[str, Any] = {}
     if parcel.thread:
@@ -109,6 +119,18 @@ def _event(parcel: Parcel) -> dict[str, Any]:
         relation["m.in_reply_to"] = {"event_id": reply or parcel.thread}
         event["m.relates_to"] = relation
     return event
+
+
+def plain(html: str) -> str:
+    """Return what HTML says to a client, or a notification, that shows none."""
+    lines = _LINE_END.sub("\n", html)
+    return unescape(_TAG.sub("", lines)).strip()
+
+
+_LINE_END = re.compile(
+    r"<br\s*/?>|</(?:p|div|li|tr|pre|blockquote|h[1-6])>", re.IGNORECASE
+)
+_TAG = re.compile(r"""</?[a-zA-Z](?:[^<>"']|"[^"]*"|'[^']*')*>""")
 
 
 def _is_room(destination: str) -> bool:
@@ -127,6 +149,9 @@ def _payload_faults(payload: Mapping[str, Any]) -> list[str]:
     kind = payload.get("msgtype", TYPES[0])
     if kind not in TYPES:
         faults.append(f"msgtype is {kind!r}: give one of {', '.join(TYPES)}.")
+    form = payload.get("format", HTML_FORMAT)
+    if form != HTML_FORMAT:
+        faults.append(f"format is {form!r}: give {HTML_FORMAT!r}, or leave it out.")
     if not isinstance(payload.get("m.mentions", {}), Mapping):
         faults.append("m.mentions is no object, as {'user_ids': ['@ann:example.com']}.")
     return faults

@@ -9,6 +9,7 @@ import pytest
 from django.core.exceptions import ValidationError
 
 from django_outbox.channels.base import Parcel
+from django_outbox.channels.http import encode
 from django_outbox.channels.matrix import BY_CODE, Matrix
 from django_outbox.errors import Defer
 from django_outbox.outcomes import (
@@ -143,6 +144,62 @@ def test_a_payload_says_the_type_and_whom_it_mentions(parcel: Make) -> None:
     assert {**said, "body": "hi"} == home.events[0]["content"]
 
 
+HTML = {"format": "org.matrix.custom.html"}
+
+
+def test_html_is_shown_and_told_in_plain(parcel: Make) -> None:
+    """A client that shows no HTML, or a notification, has the same words."""
+    home = Homeserver(USERS, [ROOM])
+    text = '<p>Hello <b>Ann</b> &amp; <a title=">" href="https://x">you</a></p><br/>1 &lt; 2'
+
+    sent([parcel(destination=ROOM, payload=HTML, text=text)], home)
+
+    assert {
+        "msgtype": "m.text",
+        "m.mentions": {},
+        "format": "org.matrix.custom.html",
+        "formatted_body": text,
+        "body": "Hello Ann & you\n\n1 < 2",
+    } == home.events[0]["content"]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        '"',
+        "&quot;",
+        "\\",
+        "漢",
+        "&nGg;",
+        "x<br>",
+        "<b>b</b> ",
+        "\t",
+        "&#10;",
+        "x&#1;",
+        "'",
+    ],
+)
+def test_long_html_fits_its_event(parcel: Make, word: str) -> None:
+    """Cut with its tags closed and opened again, each piece within the size of an event."""
+    home = Homeserver(USERS, [ROOM])
+    text = f"<blockquote>a{word * 20_000}z</blockquote>"
+    pieces = [
+        piece.text or text for piece in Matrix("matrix").splitter(HTML).pieces(text)
+    ]
+
+    found = sent(
+        [parcel(destination=ROOM, payload=HTML, text=piece) for piece in pieces], home
+    )
+
+    assert {Sent} == set(map(type, found))
+    for event in home.events:
+        content = event["content"]
+        assert content["formatted_body"].startswith("<blockquote>")
+        assert content["formatted_body"].endswith("</blockquote>")
+        assert len(encode(content["body"])) <= len(encode(content["formatted_body"]))
+    assert len(home.arrived) == len(pieces)
+
+
 @pytest.mark.parametrize(
     ("destination", "payload", "field"),
     [
@@ -155,6 +212,7 @@ def test_a_payload_says_the_type_and_whom_it_mentions(parcel: Make) -> None:
         ("!" + "é" * 128, {}, "to"),
         (ROOM, {"msgtype": "m.image"}, "payload"),
         (ROOM, {"body": "other"}, "payload"),
+        (ROOM, {"format": "markdown"}, "payload"),
         (ROOM, {"m.mentions": ["@ann:example.com"]}, "payload"),
     ],
 )
