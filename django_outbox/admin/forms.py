@@ -17,7 +17,8 @@ BULK_LIMIT = 1_000
 _LENGTHS = [(word, shown) for word, (shown, _length) in LENGTHS.items()]
 
 
-def _storable(value: str) -> None:
+def storable(value: str) -> None:
+    """Refuse in a form what no database stores."""
     bad = unstorable(value)
     if bad:
         raise forms.ValidationError(_("It has a %s: remove it.") % bad)
@@ -29,7 +30,7 @@ class Reason(forms.Form):
     reason = forms.CharField(
         label=_("Reason"),
         max_length=2_000,
-        validators=[_storable],
+        validators=[storable],
         widget=forms.Textarea(attrs={"rows": 2, "autofocus": True}),
         help_text=_("Stays on record, with your name."),
     )
@@ -42,7 +43,7 @@ class Decision(Reason):
         label=_("Receipt"),
         max_length=KEY_LENGTH,
         required=False,
-        validators=[_storable],
+        validators=[storable],
         help_text=_("The far side's own id for it, if you have seen it."),
     )
     expires_in = forms.ChoiceField(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.admin.models import ADDITION, DELETION
@@ -21,7 +22,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
-from django_outbox.admin import channels, display, filters, records
+from django_outbox.admin import channels, display, filters, records, trying
 from django_outbox.admin.asking import outside_transactions
 from django_outbox.admin.base import ReadOnly
 from django_outbox.admin.forms import HoldBack, Reason
@@ -75,6 +76,7 @@ class HoldAdmin(ReadOnly):
                 ("channels/", "channels", self.channels_view),
                 ("ask/<slug:verb>/", "ask", self.ask_view),
                 ("do/<slug:verb>/", "do", self.do_view),
+                ("try/", "try", self.try_view),
             )
         ]
         return [*own, *super().get_urls()]
@@ -94,8 +96,31 @@ class HoldAdmin(ReadOnly):
             "health": found,
             "rows": channels.rows(found) if found else [],
             "may_hold": may(request, Right.HOLD),
+            "may_try": may(request, Right.ENQUEUE),
         }
         return self._render(request, "channels", context)
+
+    def try_view(self, request: HttpRequest) -> HttpResponseBase:
+        """Send a test message here and now, and show how far it got."""
+        if not (self.has_view_permission(request) and may(request, Right.ENQUEUE)):
+            raise PermissionDenied
+        posted = request.POST if request.method == "POST" else None
+        form = trying.Trial(posted, initial=request.GET.dict())
+        if posted is not None and form.is_valid():
+            sent = trying.send(request, form)
+            if sent is not None:
+                return HttpResponseRedirect(self._evidence(sent))
+        context = {
+            "title": _("Try a channel"),
+            "form": form,
+            "action": self.url("try"),
+            "back": self.url("channels"),
+        }
+        return self._render(request, "try", context)
+
+    def _evidence(self, delivery: UUID) -> str:
+        name, site = "admin:django_outbox_delivery_change", self.admin_site.name
+        return reverse(name, args=[delivery], current_app=site)
 
     def ask_view(self, request: HttpRequest, verb: str) -> HttpResponseBase:
         """Show what a hold or its release would do, and ask why."""

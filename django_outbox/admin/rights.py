@@ -13,6 +13,7 @@ class Right(StrEnum):
     TRIAGE = "triage_chunk"
     RESOLVE = "resolve_unknown"
     HOLD = "hold_channel"
+    ENQUEUE = "enqueue_delivery"
     READ = "view_payload"
     """Also what a destination is, where it is itself a credential."""
 

@@ -313,7 +313,7 @@ class Migration(migrations.Migration):
                 "verbose_name_plural": "deliveries",
                 "permissions": [
                     ("view_payload", "Can read what messages say"),
-                    ("enqueue_delivery", "Can put messages into the outbox over REST"),
+                    ("enqueue_delivery", "Can put messages into the outbox"),
                 ],
                 "default_permissions": ("view",),
                 "indexes": [

@@ -75,7 +75,7 @@ class Delivery(models.Model):
         default_permissions = ("view",)
         permissions = [
             ("view_payload", _("Can read what messages say")),
-            ("enqueue_delivery", _("Can put messages into the outbox over REST")),
+            ("enqueue_delivery", _("Can put messages into the outbox")),
         ]
         constraints = [
             models.UniqueConstraint(

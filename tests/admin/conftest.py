@@ -33,7 +33,8 @@ TRIAGE = [*VIEW, "triage_chunk"]
 RESOLVE = [*TRIAGE, "resolve_unknown"]
 HOLD = [*VIEW, "hold_channel"]
 READ = [*VIEW, "view_payload"]
-EVERYTHING = [*RESOLVE, "hold_channel", "view_payload"]
+ENQUEUE = [*VIEW, "enqueue_delivery"]
+EVERYTHING = [*RESOLVE, "hold_channel", "view_payload", "enqueue_delivery"]
 
 
 class Hook(Channel[Parcel]):

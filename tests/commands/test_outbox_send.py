@@ -13,7 +13,7 @@ from pytest_django import Settings
 
 from django_outbox.flows.round import Round
 from django_outbox.models import Delivery
-from django_outbox.outcomes import Deferred, Refused, Sent
+from django_outbox.outcomes import Deferred, Outcome, Phase, Refused, Sent
 from django_outbox.testing import Scripted
 from tests.ledger import channels
 
@@ -141,3 +141,49 @@ def test_what_is_being_sent_elsewhere_is_on_its_way(far: Scripted) -> None:
     said = send("far", "ann", "--text", "hello", "--key", "k")
 
     assert f"{delivery.pk} queued, chunk 1 of 1, on its way" in said
+
+
+@pytest.mark.parametrize(
+    ("outcome", "line"),
+    [
+        (
+            Sent(response_code=201, phase=Phase.ANSWERED),
+            "chunk 1, try 1: sent (answered 201)",
+        ),
+        (
+            Deferred("no", code="dns", phase=Phase.CONNECTING),
+            "chunk 1, try 1: failed (not connected, dns)",
+        ),
+        (Deferred("busy"), "chunk 1, try 1: failed"),
+    ],
+)
+def test_with_wait_each_try_says_how_far_it_got(
+    settings: Settings, outcome: Outcome, line: str
+) -> None:
+    """One line a try before the last line, which is of the message."""
+    settings.DJANGO_OUTBOX = channels(Scripted([outcome]))
+
+    said = send("far", "ann", "--text", "hello", "--wait", "5").splitlines()
+
+    assert [line] == said[:-1]
+
+
+def test_a_program_reads_the_stage_in_json(settings: Settings) -> None:
+    """All that the ledger has of each try."""
+    outcome = Deferred("no", code="dns", phase=Phase.CONNECTING)
+    settings.DJANGO_OUTBOX = channels(Scripted([outcome]))
+
+    said = json.loads(send("far", "ann", "--text", "x", "--wait", "5", "--json"))
+
+    assert [
+        {
+            "chunk": 1,
+            "number": 1,
+            "status": "failed",
+            "phase": "connecting",
+            "code": "dns",
+            "response_code": None,
+            "error": "no",
+            "receipt": "",
+        }
+    ] == said["tries"]

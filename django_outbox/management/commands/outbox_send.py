@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured, ValidationError
@@ -20,6 +21,7 @@ from django_outbox.flows.deliver import (
 )
 from django_outbox.flows.enqueue import enqueue
 from django_outbox.flows.outgoing import Fields
+from django_outbox.flows.tried import tries_of
 from django_outbox.management import exits
 from django_outbox.management.arguments import add_database, positive_seconds
 
@@ -27,7 +29,7 @@ from django_outbox.management.arguments import add_database, positive_seconds
 class Command(exits.OutboxCommand):
     help = (
         "Put one message into the outbox. Without --wait it is only queued; with it, it"
-        " is sent here. Exit 0: delivered or queued; 1: it halted (failed, unknown,"
+        " is sent here, and each try is shown with how far it got. Exit 0: delivered or queued; 1: it halted (failed, unknown,"
         " dropped); 2: wrong usage; 75: the database is away."
     )
 
@@ -56,9 +58,13 @@ class Command(exits.OutboxCommand):
             fields["idempotency_key"] = options["key"]
         with exits.database_away(options["database"]):
             state = _put(options, text, fields)
+            tries = tries_of(state.id, options["database"]) if options["wait"] else []
         if options["json"]:
-            self.stdout.write(json.dumps(_as_dict(state), default=str))
+            told = {**_as_dict(state), "tries": [asdict(one) for one in tries]}
+            self.stdout.write(json.dumps(told, default=str))
         else:
+            for one in tries:
+                self.stdout.write(str(one))
             self.stdout.write(_in_words(state))
         if isinstance(state, Halted):
             sys.exit(exits.FAILED)
