@@ -67,3 +67,8 @@ prove-teeth: .venv/.ready  ## Plant defects, one after the other: the proof must
 
 .venv/.ready: pyproject.toml tools/make_venv.sh
 	@PYTHON='$(PYTHON)' /bin/sh tools/make_venv.sh
+
+.PHONY: peers-run
+
+peers-run: .venv/.ready  ## Kill a sender among ten messages, and by one poison: what became of them
+	@$(PY) tools/run_tests.py tests/peers_run -n 0 $(ARGS)

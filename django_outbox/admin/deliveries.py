@@ -15,7 +15,12 @@ from django.utils.translation import gettext_lazy as _
 from django_outbox import conf
 from django_outbox.admin import display, filters
 from django_outbox.admin.asking import Decides, actions
-from django_outbox.admin.evidence import flushers, known, newest_attempts
+from django_outbox.admin.evidence import (
+    contradicted,
+    flushers,
+    known,
+    newest_attempts,
+)
 from django_outbox.admin.reading import decisions, permitted
 from django_outbox.admin.rights import Right, may
 from django_outbox.admin.verbs import VERBS
@@ -56,6 +61,8 @@ class Piece:
     chunk: Chunk
     attempts: Sequence[Attempt]
     head: bool
+    against: str = ""
+    """What its attempts say against its status."""
 
     @property
     def more_attempts(self) -> int:
@@ -133,6 +140,7 @@ class DeliveryAdmin(Decides):
         shown = list(chunks.filter(index__gte=first).order_by("index")[:MOST_PIECES])
         attempts = newest_attempts(shown, using)
         found = known(head, delivery) if head else None
+        against = contradicted(shown, using)
         return {
             "known": found,
             "offers": permitted(request, found.possible) if found else [],
@@ -142,6 +150,7 @@ class DeliveryAdmin(Decides):
                     chunk,
                     [one for one in attempts if one.chunk_id == chunk.pk],
                     bool(head and chunk.pk == head.pk),
+                    against.get(chunk.pk, ""),
                 )
                 for chunk in shown
             ],

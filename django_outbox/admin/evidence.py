@@ -21,7 +21,12 @@ from django_outbox.admin.display import ago, full, known_routes
 from django_outbox.admin.verbs import FOR_CHUNKS, Verb
 from django_outbox.admin.words import Facts
 from django_outbox.flows.case import Case, cases
-from django_outbox.flows.evidence import Evidence, evidence
+from django_outbox.flows.evidence import (
+    Contradiction,
+    Evidence,
+    contradictions,
+    evidence,
+)
 from django_outbox.lifecycle import AttemptStatus, ChunkStatus
 from django_outbox.models import Attempt, Chunk, Delivery, Flusher, Hold
 from django_outbox.models.dialects import now as database_clock
@@ -100,11 +105,36 @@ def known(chunk: Chunk, delivery: Delivery) -> Known:
         chunk=chunk,
         now=now,
         headline=_headline(chunk, seen, now),
-        facts=answers(facts, attempts, names),
+        facts=[
+            *answers(facts, attempts, names),
+            *(
+                (_("What contradicts that?"), said)
+                for said in contradicted([chunk], using).values()
+            ),
+        ],
         offers=[_offer(verb, case, seen, facts) for verb in FOR_CHUNKS],
         attempts=attempts,
         holds=holds,
     )
+
+
+def contradicted(chunks: Sequence[Chunk], using: str) -> dict[int, str]:
+    """Say what the attempts tell against a status, mostly late and after a decision."""
+    said = {
+        Contradiction.ACCEPTED: _(
+            "An attempt was accepted, though it is not delivered: confirm it, and do not"
+            " send it again."
+        ),
+        Contradiction.TWICE: _(
+            "More than one attempt was accepted: it may have been seen twice, unless the"
+            " far side knew the key."
+        ),
+        Contradiction.NOT_ACCEPTED: _(
+            "It counts as delivered, but no attempt was accepted: each was told no."
+        ),
+    }
+    found = contradictions(chunks, using)
+    return {pk: said[one] for pk, one in found.items() if one in said}
 
 
 def what_it_does(verb: Verb, chunk: Chunk) -> str:

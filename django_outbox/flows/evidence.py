@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Max, Min
+from django.db.models import Count, Max, Min
 
 from django_outbox.flows.case import Case, Try, tries
-from django_outbox.lifecycle import ChunkStatus
+from django_outbox.lifecycle import AttemptStatus, ChunkStatus
 from django_outbox.models import Attempt, Chunk, Flusher
 
 
@@ -32,6 +33,46 @@ class Evidence:
     """Who makes that attempt."""
 
     known: dict[int, list[Try]]
+
+
+class Contradiction(StrEnum):
+    """What the attempts say against the status that the chunk has now."""
+
+    NONE = ""
+    ACCEPTED = "accepted"
+    """An attempt was accepted, though the chunk is not delivered."""
+
+    TWICE = "accepted_twice"
+    """More than one attempt was accepted."""
+
+    NOT_ACCEPTED = "not_accepted"
+    """It counts as delivered, and every attempt was certainly not accepted."""
+
+
+def contradictions(chunks: Sequence[Chunk], using: str) -> dict[int, Contradiction]:
+    """Compare chunks' statuses with all that became of their attempts, under any key.
+
+    So it comes to light when a late answer says other than a person decided, or than
+    another attempt did.
+    """
+    rows = Attempt.objects.using(using).filter(chunk__in=chunks).order_by()
+    counts: dict[int, dict[str, int]] = {chunk.pk: {} for chunk in chunks}
+    for pk, status, count in rows.values_list("chunk_id", "status").annotate(
+        Count("pk")
+    ):
+        counts[pk][status] = count
+    return {chunk.pk: _contradiction(chunk, counts[chunk.pk]) for chunk in chunks}
+
+
+def _contradiction(chunk: Chunk, counts: Mapping[str, int]) -> Contradiction:
+    sent = counts.get(AttemptStatus.SENT, 0)
+    if chunk.status != ChunkStatus.DELIVERED:
+        return Contradiction.ACCEPTED if sent else Contradiction.NONE
+    if sent > 1:
+        return Contradiction.TWICE
+    open_ones = {AttemptStatus.UNKNOWN, AttemptStatus.PENDING} & set(counts)
+    certain = bool(counts) and not sent and not open_ones
+    return Contradiction.NOT_ACCEPTED if certain else Contradiction.NONE
 
 
 def evidence(cases: Sequence[Case], using: str) -> dict[int, Evidence]:

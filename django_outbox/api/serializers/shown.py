@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from typing import Any, ClassVar
 
+from django.db import DEFAULT_DB_ALIAS
 from rest_framework import serializers
 
 from django_outbox.api.permissions import VIEW_PAYLOAD
 from django_outbox.channels.registry import routes
 from django_outbox.flows.draft import destination_key
+from django_outbox.flows.evidence import contradictions
 from django_outbox.models import Attempt, Chunk, Delivery, Hold
 
 _GUARDED = ("text", "payload", "payload_hash", "finalise_error")
@@ -71,11 +73,16 @@ class ChunkInFull(ChunkShown):
     """One chunk, with what is sent of the text and what of the payload is its own."""
 
     text = serializers.SerializerMethodField()
+    contradiction = serializers.SerializerMethodField()
     guarded = ("text", "payload")
 
     class Meta(ChunkShown.Meta):
-        fields = (*ChunkShown.Meta.fields, "text", "payload")
+        fields = (*ChunkShown.Meta.fields, "contradiction", "text", "payload")
         read_only_fields = fields
+
+    def get_contradiction(self, chunk: Chunk) -> str:
+        using = chunk._state.db or DEFAULT_DB_ALIAS
+        return contradictions([chunk], using)[chunk.pk].value
 
     def get_text(self, chunk: Chunk) -> str:
         text: str | None = chunk.text
