@@ -43,6 +43,11 @@ races: .venv/.ready  ## Repeat the race tests to their full figures
 crash: .venv/.ready  ## Kill a process at every step of every scenario, on every database
 	@OUTBOX_CRASH=$${OUTBOX_CRASH:-full} $(PY) tools/run_tests.py -m crash_full $(ARGS)
 
+.PHONY: contract
+
+contract: .venv/.ready  ## Play every fault to every channel, print what each makes of it
+	@$(PY) tools/contract.py $(ARGS)
+
 q2: .venv/.ready  ## Kill real django-q2 clusters in the middle of a send, print what came of it
 	@OUTBOX_RACES=full $(PY) tools/run_tests.py tests/contrib/test_qcluster.py -k killed -n 0 $(ARGS)
 

@@ -20,6 +20,7 @@ from django_outbox.outcomes import Deferred, Outcome, Refused, Sent, Unknown
 from django_outbox.splitting import Limit, Splitter
 from django_outbox.testing import Arrived, HTTPContract, Received, Reply
 from django_outbox.testing.contract import ChannelContract
+from tools import contract as matrix
 
 TOKEN = "t0ken-of-the-gateway"
 LIMIT = 200
@@ -234,6 +235,28 @@ def test_a_door_that_is_shut_is_caught() -> None:
 def test_a_good_channel_passes(name: str) -> None:
     """Each test lets through what keeps its promises."""
     found_in(contract(Good))[name]()
+
+
+def test_the_matrix_shows_what_came_of_a_fault() -> None:
+    """And what was expected, where that is another; then it ends with 1."""
+    good, wrong = type(contract(Good)), type(contract(CallsUnsentDoubt))
+
+    assert "deferred" == matrix.cell(good, "connection_refused")
+    assert "unknown, not deferred" == matrix.cell(wrong, "connection_refused")
+    assert len(found_in(good())) == matrix.tests(good)
+
+
+def test_the_matrix_is_of_every_suite(capsys: pytest.CaptureFixture[str]) -> None:
+    """One table for those with the same faults."""
+    code = matrix.main(["TestMemory", "TestConsole"])
+
+    assert 0 == code
+    assert (
+        "| fault        | Console | Memory |" == capsys.readouterr().out.split("\n")[0]
+    )
+    assert {"Email", "Slack", "Telegram", "Webhook"} < {
+        matrix.title(suite) for suite in matrix.suites()
+    }
 
 
 def test_a_fault_that_does_not_exist_is_named() -> None:
