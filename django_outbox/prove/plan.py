@@ -126,7 +126,7 @@ def overlaps(n: int) -> bool:
 def life(seed: int, number: int) -> Life:
     """Say how long a flusher lives after its first claim, and whether it is cut off."""
     random = _random(seed, "life", number)
-    return Life(random.random() ** 2 * _LONGEST_LIFE, cut=random.random() < _CUT)
+    return Life(random.random() * _LONGEST_LIFE, cut=random.random() < _CUT)
 
 
 def is_of_finale(n: int) -> bool:

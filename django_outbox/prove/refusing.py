@@ -38,6 +38,8 @@ def why_not_here(database: str) -> str:
         return "The database is in memory, where no other process could see it."
     if connection.in_atomic_block:
         return "A transaction is open: nothing in it would be seen by its processes."
+    if Delivery._meta.db_table not in connection.introspection.table_names():
+        return f"The outbox has no tables in {database!r}: migrate first."
     taken = [alias for alias in conf.current().channels if alias.startswith(PREFIX)]
     if taken:
         return (

@@ -8,3 +8,16 @@ INSTALLED_APPS = [
     *INSTALLED_APPS,  # noqa: F405  # of the settings above
     "tests.prove.apps.Planted",
 ]
+DJANGO_OUTBOX = {
+    "CHANNELS": {
+        "memory": {"BACKEND": "django_outbox.channels.memory.Memory"},
+        "partner": {
+            "BACKEND": "django_outbox.channels.webhook.Webhook",
+            "OPTIONS": {
+                "secrets": ["whsec_ZGVtb2RlbW9kZW1vZGVtb2RlbW9kZW1vZGVtbw=="],
+                "headers": {"x-partner": "yes"},
+            },
+            "DEDUPLICATES": 300,
+        },
+    }
+}

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 import pytest
-from django.db import models
+from django.db import connection, models
 from django.utils import timezone
 
 from django_outbox import enqueue
@@ -74,6 +74,17 @@ def test_every_promise_is_tried_and_holds(
     assert 0 < min(ran.tried.values())
     assert 3 <= ran.tried["P2"]
     assert of_others == _all_rows()
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="the channel is the same")
+def test_a_webhook_of_the_project_is_led_to_the_receiver(
+    environ: dict[str, str],
+) -> None:
+    """Every promise is tried on it alone, as far as it can break it."""
+    ran = prove(environ, "--rounds", "2", "--channel", "partner")
+
+    assert (0, set()) == (ran.code, ran.broken), ran.out + ran.err
+    assert 0 < min(ran.tried.values())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -125,6 +125,14 @@ def test_not_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_not_without_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that was never migrated is named."""
+    monkeypatch.setattr(connection.introspection, "table_names", list)
+
+    assert "The outbox has no tables in 'default': migrate first." == _refused()
+
+
+@pytest.mark.django_db(transaction=True)
 def test_settings_that_are_wrong(settings: Settings) -> None:
     """The mistakes are named."""
     settings.DJANGO_OUTBOX = {"CHANELS": {}}

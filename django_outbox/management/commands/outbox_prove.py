@@ -10,7 +10,6 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError, CommandParser
-from django.db import ProgrammingError
 
 from django_outbox.management import exits
 from django_outbox.management.arguments import add_database, positive_int
@@ -115,8 +114,6 @@ def _refuse(wanted: stage.Wanted) -> None:
             why = refusing.why_not_now(wanted.database)
     except ImproperlyConfigured as error:
         raise exits.usage(error) from error
-    except ProgrammingError as error:
-        raise exits.usage(f"The outbox has no tables there: {error}") from error
     if why:
         raise exits.usage(why)
 
