@@ -7,13 +7,19 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
+from uuid import UUID
 
-from django_outbox.flows import advance, claim, rescue, settle
+from django.db import transaction
+
+from django_outbox.flows import advance, claim, enqueue, finalise, rescue, settle
 from django_outbox.flows import round as rounds
 from django_outbox.flows.answers import Answer
+from django_outbox.flows.draft import Draft
+from django_outbox.flows.finalise import Finalising
 from django_outbox.flows.verdict import Judge
-from django_outbox.models import Chunk
+from django_outbox.models import Chunk, Delivery
 from django_outbox.models.dialects import in_own_transaction
+from tests.crash_points import far_sides
 
 
 def _patch(owner: Any, name: str, value: Any) -> None:
@@ -77,6 +83,29 @@ def window_not_checked_in_the_claim() -> None:
     _patch(claim, "_stopped", lambda *_: "")
 
 
+def put_in_after_the_commit() -> None:
+    """Put messages in when the caller's transaction is through."""
+    store = enqueue.store
+
+    def later(drafts: Sequence[Draft], using: str) -> dict[str, tuple[UUID, str]]:
+        transaction.on_commit(partial(store, drafts, using))
+        return {str(one.key): (one.id, one.fingerprint) for one in drafts}
+
+    _patch(enqueue, "store", later)
+
+
+def finalised_before_it_is_marked() -> None:
+    """Mark that the finaliser ran when its own work is committed."""
+    marked = finalise._mine
+
+    def two_transactions(one: Finalising, using: str) -> None:
+        delivery = Delivery.objects.get(pk=one.delivery_id)
+        in_own_transaction(using, partial(far_sides.finalise, delivery))
+        in_own_transaction(using, partial(marked, one, using))
+
+    _patch(finalise, "_try", two_transactions)
+
+
 def one_step_more() -> None:
     """Not a defect: a flow that has got one statement more."""
     rescued = rescue.expired
@@ -96,6 +125,8 @@ DEFECTS: dict[str, Callable[[], None]] = {
         settle_without_its_token,
         next_chunk_released_later,
         window_not_checked_in_the_claim,
+        put_in_after_the_commit,
+        finalised_before_it_is_marked,
         one_step_more,
     )
 }

@@ -9,6 +9,8 @@ from __future__ import annotations
 import gc
 import json
 import os
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,15 +40,19 @@ NEWS, WIRE_HOME = "news", "wire"
 
 def run(name: str, kind: str, home: str, how: dict[str, Any], defect: str) -> NoReturn:
     """Strike at each point that `how` selects, until something does not hold."""
+    code = 1
     with Path(home, NEWS).open("w", buffering=1) as news:
         try:
             house = House(
                 Stage(kind, Wire(Path(home, WIRE_HOME))), SCENARIOS[name], Choice(**how)
             )
             news.writelines(json.dumps(said) + "\n" for said in house.play(defect))
+            code = 0
+        except BaseException:  # noqa: BLE001  # the test is told by the code
+            traceback.print_exc()
         finally:
-            news.flush()
-            os._exit(0)
+            sys.stderr.flush()
+            os._exit(code)
 
 
 @dataclass(slots=True)

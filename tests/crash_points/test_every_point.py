@@ -11,7 +11,7 @@ from tests.crash_points.choice import PROPERTY, Choice, chosen
 from tests.crash_points.house import SCENARIOS
 from tests.crash_points.theatre import Theatre
 
-pytestmark = [pytest.mark.crash_full, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.crash_full, pytest.mark.timeout(900)]
 
 _PLAYS = [(name, kind) for name, one in SCENARIOS.items() for kind in one.kinds]
 

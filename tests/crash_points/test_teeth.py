@@ -11,7 +11,7 @@ from tests.crash_points.choice import Choice
 from tests.crash_points.far_sides import PAST
 from tests.crash_points.theatre import Broken, Theatre
 
-pytestmark = [pytest.mark.crash_full, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.crash_full, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.crash_full, pytest.mark.timeout(1800)]
         ("settle_without_its_token", "overtaken", DEDUPE, "_is_not_lost"),
         ("next_chunk_released_later", "round", ASKED, "_everything_is_owned"),
         ("window_not_checked_in_the_claim", "window over", PAST, "_was_not_sent_again"),
+        ("put_in_after_the_commit", "enqueue", BLIND, "_both_or_neither"),
+        ("finalised_before_it_is_marked", "finalise", BLIND, "_finalised_once"),
     ],
 )
 def test_a_defect_is_found(

@@ -52,16 +52,17 @@ class Theatre:
             ],
             output=str(self.home / "output"),
         )
-        with (self.home / NEWS).open() as news:
-            for line in news:
-                said = json.loads(line)
-                if "where" in said:
-                    raise Broken(said["where"], self._told(said))
-                yield said
-        (self.home / NEWS).unlink()
+        try:
+            with (self.home / NEWS).open() as news:
+                for line in news:
+                    said = json.loads(line)
+                    if "where" in said:
+                        raise Broken(said["where"], self._told(said))
+                    yield said
+        finally:
+            code = self.nursery.wait(pid)
 
-        assert 0 == self.nursery.wait(pid)
-        assert "Traceback" not in (self.home / "output").read_text()
+        assert 0 == code, (self.home / "output").read_text()[-4000:]
 
     def _told(self, said: dict[str, Any]) -> str:
         number, side, fault = said["strike"]
