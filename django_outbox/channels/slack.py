@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -22,9 +21,9 @@ from django.core.exceptions import ValidationError
 from django_outbox.channels import slack_answers, slack_history, slack_message
 from django_outbox.channels.address import BadURL, Guard, Target
 from django_outbox.channels.base import Channel, Parcel
-from django_outbox.channels.http import encode, post
+from django_outbox.channels.bot import Bot, Call
+from django_outbox.channels.http import Answer, encode, post
 from django_outbox.channels.limits import SLACK
-from django_outbox.channels.provider import Accounts, Endpoint
 from django_outbox.errors import Defer, Refuse
 from django_outbox.outcomes import Outcome
 from django_outbox.splitting import Splitter
@@ -33,23 +32,10 @@ API = "https://slack.com/api"
 HOOKS = ("https://hooks.slack.com", "https://hooks.slack-gov.com")
 JSON_TYPE = {"content-type": "application/json; charset=utf-8"}
 
-_TOKEN = re.compile(r"[\x21-\x7e]+")
-_TOKEN_HINT = "Give the token of a bot, which begins with 'xoxb-'."  # noqa: S105
 _CONVERSATION = re.compile(r"#?[^\s#@]{1,80}")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One message, and the credential to post it with."""
-
-    secret: str = field(repr=False)
-    """The token, or the URL of a webhook."""
-
-    body: bytes = field(repr=False)
-    timeout: float
-
-
-class Slack(Channel[Request]):
+class Slack(Bot):
     """A bot that posts to a conversation: its id, a channel's name, or a user's id.
 
     token: of the bot that posts where a message names no account.
@@ -64,42 +50,16 @@ class Slack(Channel[Request]):
     says that it is in Slack's markup. What else a payload may have: `slack_message`.
     """
 
+    home = API
     limit = SLACK
 
-    def __init__(
-        self,
-        alias: str,
-        *,
-        token: str = "",
-        accounts: Mapping[str, str] | None = None,
-        api: str = API,
-        ask: bool = False,
-    ) -> None:
-        super().__init__(alias)
-        self._accounts = Accounts(token, dict(accounts or {}))
-        self._api = api
+    def __init__(self, alias: str, *, ask: bool = False, **options: Any) -> None:
+        super().__init__(alias, **options)
         self._ask = ask
-
-    @cached_property
-    def _endpoint(self) -> Endpoint:
-        return Endpoint.at(self._api)
 
     @property
     def can_be_asked(self) -> bool:
         return self._ask
-
-    def check(self) -> list[CheckMessage]:
-        faults = []
-        tokens: list[Any] = self._accounts.all  # as the settings have them
-        if not tokens:
-            faults.append(self.option_error("token", "there is none.", _TOKEN_HINT))
-        if not all(isinstance(t, str) and _TOKEN.fullmatch(t) for t in tokens):
-            faults.append(self.option_error("token", "one is malformed.", _TOKEN_HINT))
-        try:
-            self._endpoint  # noqa: B018 - read to see whether it can be
-        except BadURL as error:
-            faults.append(self.option_error("api", f"{error}", f"Usually {API}."))
-        return faults
 
     def splitter(self, payload: Mapping[str, Any]) -> Splitter:
         return slack_message.splitter(payload)
@@ -108,33 +68,26 @@ class Slack(Channel[Request]):
         where = [] if _CONVERSATION.fullmatch(destination) else [_NO_CONVERSATION]
         _raise_any(where, slack_message.payload_faults(payload))
 
-    def prepare(self, parcel: Parcel) -> Request:
-        if faults := self.check():
-            raise Defer(faults[0].msg, counts=False, code="options")
+    def call(self, parcel: Parcel, token: str) -> Call:
         if problems := slack_message.thread_faults(parcel):
             raise Refuse(problems[0], code="bad_message")
         message = {"channel": parcel.destination, **slack_message.message(parcel)}
         if self._ask:
             key = parcel.idempotency_key
             message["metadata"] = slack_history.marked(message.get("metadata"), key)
-        token = self._accounts.of(parcel.account)
-        return Request(token, encode(message), parcel.timeout)
+        headers = {**JSON_TYPE, **_bearer(token)}
+        body, timeout = encode(message), parcel.timeout
+        return Call("/chat.postMessage", body, headers, timeout, secrets=(token,))
 
-    def send(self, prepared: Request) -> Outcome:
-        found = self._endpoint.post(
-            "/chat.postMessage",
-            body=prepared.body,
-            headers={**JSON_TYPE, **_bearer(prepared.secret)},
-            timeout=prepared.timeout,
-        )
-        return slack_answers.outcome(found, prepared.secret)
+    def judge(self, answer: Answer, call: Call) -> Outcome:
+        return slack_answers.judged(answer, *call.secrets)
 
     def lookup(self, parcel: Parcel) -> Outcome:
         token = self._accounts.of(parcel.account)
         return slack_history.find(self._endpoint, _bearer(token), parcel)
 
 
-class SlackWebhook(Channel[Request]):
+class SlackWebhook(Channel[Call]):
     """Posts to incoming webhooks: the destination is the URL, which is a credential.
 
     at: origins that may be posted to, so that a URL typed in by a customer leads to
@@ -173,30 +126,33 @@ class SlackWebhook(Channel[Request]):
         return slack_message.splitter(payload)
 
     def validate(self, destination: str, payload: Mapping[str, Any]) -> None:
-        try:
-            where = [] if self._guard(destination) else [_NO_HOOK]
-        except BadURL as error:
-            where = [str(error)]
+        where = self._destination_faults(destination)
         _raise_any(where, slack_message.payload_faults(payload))
 
-    def _guard(self, url: str) -> Guard | None:
-        return self._origins.get(Target.parse(url).origin)
+    def _destination_faults(self, url: str) -> list[str]:
+        try:
+            return [] if Target.parse(url).origin in self._origins else [_NO_HOOK]
+        except BadURL as error:
+            return [str(error)]
 
-    def prepare(self, parcel: Parcel) -> Request:
+    def prepare(self, parcel: Parcel) -> Call:
         if faults := self.check():
             raise Defer(faults[0].msg, counts=False, code="options")
-        if problems := slack_message.thread_faults(parcel):
-            raise Refuse(problems[0], code="bad_message")
+        for problem in (
+            *self._destination_faults(parcel.destination),
+            *slack_message.thread_faults(parcel),
+        ):
+            raise Refuse(problem, code="bad_message")
         body = encode(slack_message.message(parcel))
-        return Request(parcel.destination, body, parcel.timeout)
+        return Call(parcel.destination, body, JSON_TYPE, parcel.timeout)
 
-    def send(self, prepared: Request) -> Outcome:
+    def send(self, prepared: Call) -> Outcome:
         found = post(
-            prepared.secret,
+            prepared.path,
             body=prepared.body,
-            headers=JSON_TYPE,
+            headers=prepared.headers,
             timeout=prepared.timeout,
-            guard=self._guard(prepared.secret),
+            guard=self._origins[Target.parse(prepared.path).origin],
         )
         return slack_answers.webhook_outcome(found)
 

@@ -87,10 +87,8 @@ WEBHOOK_BY_STATUS: Mapping[int, Callable[[Answer], Outcome]] = {
 """What certainly was not sent; other 3xx and 4xx are refusals, and a 5xx is doubt."""
 
 
-def outcome(found: Result, token: str) -> Outcome:
+def judged(found: Answer, token: str) -> Outcome:
     """Say what became of one chat.postMessage; no token is in what it says."""
-    if not isinstance(found, Answer):
-        return found.outcome()
     match found.json:
         case {"ok": True, "ts": str(ts)} if found.ok:
             return found.sent(ts)

@@ -15,19 +15,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from django.core.checks import CheckMessage
 from django.core.exceptions import ValidationError
 
 from django_outbox.channels import telegram_answers
-from django_outbox.channels.base import Channel, Parcel
-from django_outbox.channels.http import encode
+from django_outbox.channels.base import Parcel
+from django_outbox.channels.bot import Bot, Call
+from django_outbox.channels.http import Answer, encode
 from django_outbox.channels.limits import TELEGRAM
-from django_outbox.channels.provider import Accounts, Endpoint
-from django_outbox.errors import Defer, Refuse
+from django_outbox.errors import Refuse
 from django_outbox.outcomes import Outcome
 from django_outbox.splitting import HTML, PLAIN, Entities, Splitter
 
@@ -64,16 +62,7 @@ _DESTINATION = re.compile(r"-?[0-9]{1,16}|@[A-Za-z][A-Za-z0-9_]{3,31}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One sendMessage."""
-
-    token: str = field(repr=False)
-    body: bytes = field(repr=False)
-    timeout: float
-
-
-class Telegram(Channel[Request]):
+class Telegram(Bot):
     """A bot that writes to a chat: its number, or @name of a channel or supergroup.
 
     token: of the bot that sends where a message names no account.
@@ -86,42 +75,18 @@ class Telegram(Channel[Request]):
     say of which of its limits it is.
     """
 
+    home = API
     limit = TELEGRAM
 
-    def __init__(
-        self,
-        alias: str,
-        *,
-        token: str = "",
-        accounts: Mapping[str, str] | None = None,
-        api: str = API,
-    ) -> None:
-        super().__init__(alias)
-        self._accounts = Accounts(token, dict(accounts or {}))
-        self._api = api
-
-    @cached_property
-    def _endpoint(self) -> Endpoint:
-        return Endpoint.at(self._api)
-
     def check(self) -> list[CheckMessage]:
-        faults = []
-        if not self._accounts.all:
-            faults.append(self.option_error("token", "there is none.", _TOKEN_HINT))
-        if self._accounts.default and not _is_token(self._accounts.default):
-            faults.append(self.option_error("token", "it is malformed.", _TOKEN_HINT))
-        faults += [
-            self.option_error(
-                "accounts", f"the token of {name!r} is malformed.", _TOKEN_HINT
+        return super().check() or [
+            self.option_error(option, "a token is malformed.", _TOKEN_HINT)
+            for option, tokens in (
+                ("token", [self._accounts.default]),
+                ("accounts", self._accounts.named.values()),
             )
-            for name, token in self._accounts.named.items()
-            if not _is_token(token)
+            if not all(_TOKEN.fullmatch(token) for token in tokens if token)
         ]
-        try:
-            self._endpoint  # noqa: B018 - read to see whether it can be
-        except ValueError as error:
-            faults.append(self.option_error("api", f"{error}", f"Usually {API}."))
-        return faults
 
     def splitter(self, payload: Mapping[str, Any]) -> Splitter:
         mode = payload.get("parse_mode")
@@ -140,20 +105,20 @@ class Telegram(Channel[Request]):
         if any(faults.values()):
             raise ValidationError({name: each for name, each in faults.items() if each})
 
-    def prepare(self, parcel: Parcel) -> Request:
-        faults = self.check()
-        if faults:
-            raise Defer(faults[0].msg, counts=False, code="options")
+    def call(self, parcel: Parcel, token: str) -> Call:
         for problem in _message_faults(parcel):
             raise Refuse(problem, code="bad_message")
-        token = self._accounts.of(parcel.account)
-        return Request(token, encode(_message(parcel)), parcel.timeout)
-
-    def send(self, prepared: Request) -> Outcome:
         # The token is in the path, which no reason, repr or log of ours ever shows.
-        path = f"/bot{prepared.token}/sendMessage"
-        found = self._endpoint.post(path, body=prepared.body, timeout=prepared.timeout)
-        return telegram_answers.outcome(found, prepared.token)
+        return Call(
+            f"/bot{token}/sendMessage",
+            encode(_message(parcel)),
+            {},
+            parcel.timeout,
+            secrets=(token,),
+        )
+
+    def judge(self, answer: Answer, call: Call) -> Outcome:
+        return telegram_answers.judged(answer, *call.secrets)
 
 
 def _message(parcel: Parcel) -> dict[str, Any]:
@@ -171,10 +136,6 @@ def _message(parcel: Parcel) -> dict[str, Any]:
     if parcel.reply_to and first:
         message.setdefault("reply_parameters", {"message_id": int(parcel.reply_to)})
     return message
-
-
-def _is_token(token: object) -> bool:
-    return isinstance(token, str) and _TOKEN.fullmatch(token) is not None
 
 
 def _destination_faults(destination: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from django_outbox.channels.http import Answer, Result
+from django_outbox.channels.http import Answer
 from django_outbox.channels.provider import by_status, credential_refused, told
 from django_outbox.outcomes import Deferred, Outcome, Scope
 
@@ -68,10 +68,8 @@ CODES: Mapping[str, str] = {
 """Words to group by, of what a description begins with; they decide nothing."""
 
 
-def outcome(found: Result, token: str) -> Outcome:
+def judged(found: Answer, token: str) -> Outcome:
     """Say what became of one sendMessage; no token is in what it says."""
-    if not isinstance(found, Answer):
-        return found.outcome()
     if found.ok:
         return found.sent(_receipt(found))
     decided = by_status(found, BY_STATUS)

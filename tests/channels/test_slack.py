@@ -174,14 +174,17 @@ def test_what_can_never_be_posted_is_refused_at_the_door(
     assert [field] == list(caught.value.message_dict)
 
 
-@pytest.mark.parametrize("channel", [slack(), SlackWebhook("hook")])
+@pytest.mark.parametrize(
+    ("channel", "destination"),
+    [(slack(), "C1"), (SlackWebhook("hook"), f"https://hooks.slack.com{PATH}")],
+)
 @pytest.mark.parametrize("fields", [{"thread": "C1"}, {"reply_to": "1503435956"}])
 def test_a_reply_to_no_message_is_refused_unsent(
-    parcel: Make, channel: Any, fields: Any
+    parcel: Make, channel: Any, destination: str, fields: Any
 ) -> None:
     """Slack would post it outside of every thread."""
     with pytest.raises(Refuse, match="ts of a message"):
-        channel.prepare(parcel(destination="C1", **fields))
+        channel.prepare(parcel(destination=destination, **fields))
 
 
 @pytest.mark.parametrize(
@@ -364,6 +367,17 @@ def test_a_webhook_leads_to_slack_only() -> None:
         assert "s3cret" not in str(caught.value)
     assert channel.secret_destination
     assert [] == channel.check()
+
+
+@pytest.mark.parametrize("url", ["https://partner.example/", "nothing"])
+def test_a_webhook_that_leads_elsewhere_is_refused_unsent(
+    parcel: Make, url: str
+) -> None:
+    """Also where it came in past the door, or `at` is another since."""
+    with pytest.raises(Refuse) as caught:
+        SlackWebhook("hook").prepare(parcel(destination=url))
+
+    assert "bad_message" == caught.value.code
 
 
 @pytest.mark.parametrize("at", ["https://hooks.slack.com", [], ["hooks"]])

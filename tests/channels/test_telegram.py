@@ -115,12 +115,12 @@ def test_each_account_has_its_bot(parcel: Make) -> None:
     """A message that names an account goes through that account's bot."""
     channel = telegram()
 
-    tokens = [
-        channel.prepare(parcel(destination="7", account=account)).token
+    paths = [
+        channel.prepare(parcel(destination="7", account=account)).path
         for account in ("", "other")
     ]
 
-    assert [TOKEN, OTHER] == tokens
+    assert [f"/bot{token}/sendMessage" for token in (TOKEN, OTHER)] == paths
 
 
 def test_an_account_without_a_bot_waits(parcel: Make) -> None:
@@ -133,7 +133,9 @@ def test_an_account_without_a_bot_waits(parcel: Make) -> None:
 
 def test_what_is_prepared_shows_no_secret(parcel: Make) -> None:
     """Neither token nor text."""
-    assert "Request(timeout=5.0)" == repr(telegram().prepare(parcel(destination="7")))
+    shown = repr(telegram().prepare(parcel(destination="7", text="psst")))
+
+    assert [] == [secret for secret in (TOKEN, "psst") if secret in shown]
 
 
 # --- what is refused before
@@ -199,7 +201,7 @@ def test_what_cannot_be_sent_is_refused_unsent(parcel: Make, fields: Any) -> Non
         ({"token": "s3cret"}, "token"),
         ({"token": "1:a/b"}, "token"),
         ({"accounts": {"other": "s3cret"}}, "accounts"),
-        ({"accounts": {"other": None}}, "accounts"),
+        ({"accounts": {"other": None}}, "token"),
         ({"api": "api.telegram.org"}, "api"),
         ({"api": "ftp://s3cret/"}, "api"),
     ],
