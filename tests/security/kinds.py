@@ -18,6 +18,7 @@ SECRETS = (
     "k3y-in-the-query",
     "AGFubgBzM2NyZXQtMQ==",  # as SMTP's AUTH sends it
 )
+OTHER_ACCOUNT = "t0ken-of-an-account"
 WORDS = (
     "send failed with hunter2-and-more for"
     " https://api.example.com/bot123456:AAH-tele-tok/send?x=1 and"
@@ -34,8 +35,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "Handler": {"handler": "tests.security.kinds.handle"},
 }
 """What a channel cannot be made without; one that is missing here fails its tests."""
-
-_DESTINATIONS = {"Webhook": "https://93.184.216.34/hook"}
 
 
 def handle(parcel: object) -> None:
@@ -55,11 +54,9 @@ def found() -> dict[str, type[Channel[Any]]]:
 
 def settings_of(kind: type[Channel[Any]]) -> dict[str, Any]:
     """Return what the settings have to say of a channel of this kind."""
-    options = _OPTIONS.get(kind.__name__, {})
+    options = dict(_OPTIONS.get(kind.__name__, {}))
+    takes = inspect.signature(kind).parameters
+    options |= {"token": SECRETS[0]} if "token" in takes else {}
+    options |= {"accounts": {"other": OTHER_ACCOUNT}} if "accounts" in takes else {}
     said: dict[str, Any] = {"BACKEND": f"{kind.__module__}.{kind.__qualname__}"}
     return said | {"OPTIONS": options, "DEDUPLICATES": None}
-
-
-def destination_of(kind: type[Channel[Any]]) -> str:
-    """Return where a channel of this kind may send to."""
-    return _DESTINATIONS.get(kind.__name__, "ann@example.com")
