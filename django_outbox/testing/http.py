@@ -94,6 +94,7 @@ FAULTS: dict[str, type[Outcome]] = {
     "connect_timeout": Deferred,
     "tls_failure": Deferred,
     "tls_timeout": Deferred,
+    "tls_drips": Deferred,
     # the request may have been taken
     "closed_after_request": Unknown,
     "reset_after_request": Unknown,
@@ -141,6 +142,13 @@ def _babble(peer: Peer) -> None:
     peer.send(head(400, content_length="0"))
 
 
+def _handshake_drips(peer: Peer) -> None:
+    """Begin a TLS record of 16 KiB, and send it byte by byte."""
+    peer.read()
+    peer.send(b"\x16\x03\x03\x40\x00")
+    peer.drip(b"\x02")
+
+
 def _broken_gzip(provider: Provider) -> Act:
     def broken(request: Received) -> Reply:
         told = provider(request)
@@ -153,6 +161,7 @@ def _broken_gzip(provider: Provider) -> Act:
 _ACTS: dict[str, Callable[[Provider], Act]] = {
     "tls_failure": _answers(_babble),
     "tls_timeout": _answers(acts.deafness),
+    "tls_drips": _answers(_handshake_drips),
     "closed_after_request": _answers(acts.reply()),
     "reset_after_request": _answers(acts.reset),
     "no_answer": _answers(acts.silence),
@@ -179,6 +188,7 @@ _ACTS: dict[str, Callable[[Provider], Act]] = {
 _ENDLESS = {
     "connect_timeout",
     "tls_timeout",
+    "tls_drips",
     "no_answer",
     "request_not_read",
     "head_drips",
@@ -217,4 +227,5 @@ _PLACES: dict[str, Callable[[HTTPReceiver, ExitStack], str]] = {
     "connect_timeout": _unanswered,
     "tls_failure": _over_tls,
     "tls_timeout": _over_tls,
+    "tls_drips": _over_tls,
 }

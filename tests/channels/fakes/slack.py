@@ -45,11 +45,18 @@ def limited(seconds: int) -> Reply:
 class Workspace:
     """Knows one bot; takes what it posts, but for `answers` by conversation.
 
+    now: the Unix time at which it takes them.
     messages: what the conversations hold, in order, each with its channel and ts.
     """
 
-    def __init__(self, token: str, answers: dict[str, Reply] | None = None) -> None:
+    def __init__(
+        self,
+        token: str,
+        answers: dict[str, Reply] | None = None,
+        now: float = 1_796_070_000,
+    ) -> None:
         self._token = token
+        self._now = int(now)
         self._answers = answers or {}
         self._numbers = itertools.count(1)
         self.page_size = 15
@@ -88,7 +95,7 @@ class Workspace:
             return error("no_text")
         if len(text) > SPLIT_AT and not message.get("blocks"):
             return error("msg_too_long")
-        ts = f"1796070000.{next(self._numbers):06}"
+        ts = f"{self._now}.{next(self._numbers):06}"
         self.messages.append({**message, "ts": ts})
         shown = {"type": "message", "bot_id": "B123ABC456", "text": text, "ts": ts}
         return body(ok=True, channel=channel, ts=ts, message=shown)
