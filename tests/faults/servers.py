@@ -64,15 +64,23 @@ class Server:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What leads Django to it."""
 
+    probe: Sequence[str] = ()
+    """A program that succeeds once it takes sessions, where it listens before that."""
+
     _process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it and wait until it listens."""
+        """Start it and wait until it takes sessions."""
         with (self.home / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 self.command, stdout=log, stderr=log, **run_as(self.user)
             )
-        until(lambda: answers(self.port), what=f"no {self.vendor} of our own")
+        until(self.is_ready, what=f"no {self.vendor} of our own")
+
+    def is_ready(self) -> bool:
+        if not answers(self.port):
+            return False
+        return not self.probe or not subprocess.run(self.probe, check=False).returncode
 
     def stop(self, number: int | None = None) -> None:
         """End it, by that signal or in good order; wait until it has ended."""
@@ -126,6 +134,7 @@ def postgresql() -> Iterator[Server]:
             user,
             port,
             {"NAME": "postgres", "USER": "postgres", "PASSWORD": ""},
+            [str(program("pg_isready")), "-q", "-h", HOST, "-p", str(port)],
         )
         with running(server):
             yield server
@@ -180,4 +189,7 @@ def running(server: Server) -> Iterator[None]:
 
 
 MAKERS: dict[str, Callable[[], Any]] = {"postgresql": postgresql, "mysql": mariadb}
-NEEDS = {"postgresql": ("initdb", "postgres"), "mysql": ("mariadb-install-db",)}
+NEEDS = {
+    "postgresql": ("initdb", "postgres", "pg_isready"),
+    "mysql": ("mariadb-install-db", "mariadbd", "mariadb"),
+}

@@ -30,7 +30,7 @@ from tests.ledger import (
     tries,
 )
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 BAD_TIMES = {
     "sqlite": ["'2023-13-01 00:00:00'", "'2023-01-01 24:61:00'"],
@@ -251,6 +251,7 @@ def test_a_person_can_end_what_cannot_be_read(play: Callable[..., Scripted]) -> 
     assert [] == tries(bad)
 
 
+@pytest.mark.django_db(transaction=True)
 def test_what_is_no_matter_of_reading_is_raised(play: Callable[..., Scripted]) -> None:
     """A table that is gone makes no row unreadable: nothing is failed for it."""
     play()
