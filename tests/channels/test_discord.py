@@ -192,6 +192,10 @@ BOT_ANSWERS: list[tuple[Reply, tuple[Any, ...]]] = [
     (limited(WAIT, code=20028), (Deferred, Scope.DESTINATION, False, 65.0)),
     (Reply(429, b'{"retry_after": 0.3}'), (Deferred, Scope.DESTINATION, False, 0.3)),
     (Reply(429, b'{"retry_after": 1e999}'), (Deferred, Scope.DESTINATION, False, None)),
+    (
+        Reply(429, b'{"retry_after": 1' + b"0" * 400 + b"}"),
+        (Deferred, Scope.DESTINATION, False, 10.0**9),
+    ),
     (Reply(429, b"error code: 1015"), (Deferred, Scope.CHANNEL, False, 300.0)),
     (Reply(403, b"error code: 1010"), (Deferred, Scope.CHANNEL, False, 300.0)),
     (problem(403, 40333), (Deferred, Scope.CHANNEL, False, 300.0)),

@@ -85,7 +85,9 @@ def loses_the_first(far: Far) -> Act:
     return act
 
 
-def sent(case: Case, far: Far, settings: Settings, **said: Any) -> str:
+def sent(
+    case: Case, far: Far, settings: Settings, *, text: str = "hello", **said: Any
+) -> str:
     """Send one message, let a minute pass, send what is due; return its status."""
     with HTTPReceiver(loses_the_first(far)) as receiver:
         settings.DJANGO_OUTBOX = {
@@ -100,7 +102,7 @@ def sent(case: Case, far: Far, settings: Settings, **said: Any) -> str:
                 }
             }
         }
-        made = enqueue("far", to=case.to, text="hello", payload=case.payload)
+        made = enqueue("far", to=case.to, text=text, payload=case.payload)
         drain()
         drain(timezone.now() + timedelta(minutes=1))
     return str(made.delivery().status)
@@ -115,6 +117,21 @@ def test_a_key_that_is_known_settles_it(case: Case, settings: Settings) -> None:
 
     assert ("delivered", 1) == (status, len(case.made(far)))
     assert 2 == len(far.arrived)
+
+
+@pytest.mark.parametrize("case", SETTLED, ids=lambda case: case.backend)
+def test_the_pieces_of_one_message_have_keys_of_their_own(
+    case: Case, settings: Settings
+) -> None:
+    """Else the far side would take the second for the first, and it would be missing."""
+    far = case.far()
+
+    status = sent(case, far, settings, text="some words. " * 2_500)
+
+    keys = [each.key for each in far.arrived]
+    assert ("delivered", len(set(keys))) == (status, len(case.made(far)))
+    assert len(set(keys)) > 1
+    assert len(set(keys)) + 1 == len(keys)
 
 
 @pytest.mark.parametrize("case", HELD, ids=lambda case: case.backend)
