@@ -53,8 +53,16 @@ class Slack(Bot):
     home = API
     limit = SLACK
 
-    def __init__(self, alias: str, *, ask: bool = False, **options: Any) -> None:
-        super().__init__(alias, **options)
+    def __init__(
+        self,
+        alias: str,
+        *,
+        token: str = "",
+        accounts: Mapping[str, str] | None = None,
+        api: str = "",
+        ask: bool = False,
+    ) -> None:
+        super().__init__(alias, token=token, accounts=accounts, api=api)
         self._ask = ask
 
     @property

@@ -114,6 +114,34 @@ class ChannelContract:
         told = "\n".join([*map(repr, outcomes), *lines])
         return Met(outcomes[-1], tries, max(seconds), rig.timeout, rig.sends, told)
 
+    def holds(self, met: Met, kind: type[Outcome]) -> None:
+        """Look whether it came to that; once, in time, and with no secret told."""
+        same(kind, type(met.outcome), f"the kind of {met.outcome}")
+        at_most(met.sends, met.tries, "tries at the far side")
+        at_most(met.timeout + PATIENCE, met.seconds, "seconds of a send")
+        found = [number for number, s in enumerate(self.secrets) if s in met.told]
+        same([], found, "secrets that were told, by their place in `secrets`")
+
+    def ask(self, fault: str) -> Met | None:
+        """Ask into a fault, and return what it came to; None: it cannot be asked."""
+        with logged() as lines, self.open(fault) as rig:
+            if not rig.channel.can_be_asked:
+                return None
+            began = time.monotonic()
+            found = self._asked(rig, self.parcel(rig))
+            seconds = time.monotonic() - began
+            tries = rig.tries()
+        return Met(
+            found, tries, seconds, rig.timeout, 1, "\n".join([repr(found), *lines])
+        )
+
+    def _asked(self, rig: Rig, parcel: Parcel) -> Outcome:
+        try:
+            return rig.channel.lookup(parcel)
+        except Exception as error:  # noqa: BLE001 - as in `send`
+            name = type(error).__name__
+            return Unknown(f"{name}: {error}", code=name)
+
     # --- the tests
 
     def test_its_options_are_right_and_its_destination_passes(self) -> None:
@@ -208,12 +236,7 @@ class ChannelContract:
 
 def _fault_test(fault: str, kind: type[Outcome]) -> Callable[[ChannelContract], None]:
     def test(self: ChannelContract) -> None:
-        met = self.meet(fault)
-        same(kind, type(met.outcome), f"the kind of {met.outcome}")
-        at_most(met.sends, met.tries, "tries at the far side")
-        at_most(met.timeout + PATIENCE, met.seconds, "seconds of a send")
-        found = [number for number, s in enumerate(self.secrets) if s in met.told]
-        same([], found, "secrets that were told, by their place in `secrets`")
+        self.holds(self.meet(fault), kind)
 
     test.__doc__ = f"{fault}: {kind.__name__}; once, in time, and no secret is told."
     return test

@@ -65,6 +65,12 @@ class HTTPContract(ChannelContract):
         """Return where a message goes."""
         raise NotImplementedError("write destination()")
 
+    def test_a_look_up_without_an_answer_knows_nothing(self) -> None:
+        """Where the far side can be asked: not reached, not answered, not understood."""
+        for fault in ("connection_refused", "no_answer", "garbage_status_line"):
+            if (met := self.ask(fault)) is not None:
+                self.holds(met, Unknown)
+
     @contextmanager
     def open(self, fault: str = "") -> Iterator[Rig]:
         """Yield the channel, and a server with that fault."""

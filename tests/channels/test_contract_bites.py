@@ -167,6 +167,12 @@ class FollowsRedirects(Good):
         return found.outcome()
 
 
+class CallsSilenceAbsence(Good):
+    def lookup(self, parcel: Parcel) -> Outcome:
+        found = self.post(parcel).outcome()
+        return found if isinstance(found, Sent) else Deferred("not there")
+
+
 class RefusesItself(Good):
     def validate(self, destination: str, payload: Any) -> None:
         raise ValueError(destination)
@@ -214,6 +220,11 @@ CAUGHT = [
     (Trims, "test_a_long_text_arrives_whole_and_within_the_limit", "read in the end"),
     (AddsToTheText, "test_what_is_accepted_is_sent", "what arrived"),
     (CutsTooLate, "test_a_long_text_arrives_whole_and_within_the_limit", "longest"),
+    (
+        CallsSilenceAbsence,
+        "test_a_look_up_without_an_answer_knows_nothing",
+        "kind",
+    ),
     (FollowsRedirects, "test_fault_redirect", "kind"),
 ]
 

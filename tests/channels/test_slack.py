@@ -30,13 +30,13 @@ class TestSlack(HTTPContract):
 
     outcomes = {**BY_BODY, "status_500": Unknown}
     secrets = [TOKEN, "s3cret"]
-    ask = False
+    asks = False
 
     def provider(self) -> Workspace:
         return Workspace(TOKEN)
 
     def channel(self, url: str) -> Slack:
-        return Slack("slack", token=TOKEN, api=f"{url}/api", ask=self.ask)
+        return Slack("slack", token=TOKEN, api=f"{url}/api", ask=self.asks)
 
     def destination(self, url: str) -> str:
         return "C1234567890"
@@ -45,7 +45,7 @@ class TestSlack(HTTPContract):
 class TestSlackThatIsAsked(TestSlack):
     """The same where the key travels along in the metadata."""
 
-    ask = True
+    asks = True
 
 
 class TestSlackWebhook(HTTPContract):
