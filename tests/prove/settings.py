@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.settings import *  # noqa: F403  # all of it
 
 INSTALLED_APPS = [
     *INSTALLED_APPS,  # noqa: F405  # of the settings above
     "tests.prove.apps.Planted",
 ]
-DJANGO_OUTBOX = {
+DJANGO_OUTBOX: dict[str, Any] = {
     "CHANNELS": {
         "memory": {"BACKEND": "django_outbox.channels.memory.Memory"},
         "partner": {
