@@ -99,7 +99,7 @@ TEMPLATES = [
         },
     }
 ]
-DJANGO_OUTBOX = {
+DJANGO_OUTBOX: dict[str, Any] = {
     "CHANNELS": {
         "memory": {"BACKEND": "django_outbox.channels.memory.Memory"},
         "console": {"BACKEND": "django_outbox.channels.console.Console"},

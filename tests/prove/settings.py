@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.settings import *  # noqa: F403  # all of it
 
 INSTALLED_APPS = [
     *INSTALLED_APPS,  # noqa: F405  # of the settings above
     "tests.prove.apps.Planted",
 ]
-DJANGO_OUTBOX: dict[str, Any] = {
+DJANGO_OUTBOX = {
     "CHANNELS": {
         "memory": {"BACKEND": "django_outbox.channels.memory.Memory"},
         "partner": {
