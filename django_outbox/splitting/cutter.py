@@ -77,8 +77,11 @@ class Cutter:
                 over = self._over(part)
                 if over <= 0:
                     return self._checked(part)
-            # Twice as much each time: a text full of marks is soon through.
-            kept = max(2 * kept, kept + over)
+            # Twice as much each time: a text full of marks is soon through. The last
+            # try is with the least of text.
+            most = room - self._least
+            more = max(2 * kept, kept + over)
+            kept = min(more, most) if kept < most else more
         end = self._end(start, self._size)
         return self._checked(self._made(start, end, near, raw=True))
 
@@ -133,13 +136,13 @@ class Cutter:
         furthest = self._reach(start, room)
         if furthest >= len(self._text):
             return furthest
-        at = cut(self._text, start, furthest)
+        first = at = cut(self._text, start, furthest)
         for _ in range(_MOVES):
             better = self._better(start, at, furthest)
             if better == at:
                 break
             at = better
-        return at
+        return first if self._markup.binds(self._text, at) else at
 
     def _reach(self, start: int, room: int) -> int:
         end = reach(self._text, start, room, self._unit)
@@ -165,16 +168,23 @@ class Cutter:
         if last >= 0 and self._marks[last].start == at:
             # Nothing of what it sets off would be in the piece that opens it.
             begin = self._marks[last].begin
-            return begin if self._worth(start, begin) else at
+            if self._worth(start, begin):
+                return begin
+            return cut(self._text, at, furthest) if at < furthest else at
         bound = self._markup.binds(self._text, at)
         if not bound:
             return at
-        before = clear(self._text, start, at - 1)
+        # In one go over a run of the same sign, which may be longer than a piece.
+        left = self._text[start : at - 1].rstrip(self._text[at])
+        before = clear(self._text, start, start + len(left))
         whole = self._whole_at(start, before)
         before = whole[0] if whole else before
         if self._worth(start, before):
             return before
-        return at + bound if at + bound <= furthest else max(at - 1, start + 1)
+        if at + bound <= furthest:
+            return at + bound
+        # A cluster that takes the whole piece may be cut like one that does not fit.
+        return at - 1 if before == start < at - 1 else at
 
     def _worth(self, start: int, at: int) -> bool:
         return at > start and not self._markup.blank(self._text[start:at])

@@ -96,6 +96,8 @@ class Splitter:
             if len(str(len(parts))) <= digits:
                 break
             digits += 1
+        if len(parts) == 1:  # the rest is blank and not sent
+            return parts
         return [
             replace(part, sent=_with_line(part.sent, _number(index, len(parts))))
             for index, part in enumerate(parts, start=1)
