@@ -17,15 +17,10 @@ from django_outbox.lifecycle import ChunkStatus, DeliveryStatus
 from django_outbox.models import Delivery
 from django_outbox.models.dialects import NOW
 from django_outbox.models.fields import uuid7
-from django_outbox.splitting import Limit, Piece, Splitter, Unsplittable
+from django_outbox.splitting import Piece, Splitter, Unsplittable
 
 FINGERPRINT = b"\x01"
 """Version of the fingerprint; another one makes every stored key a conflict."""
-
-
-def pieces(text: str, limit: Limit | None) -> list[Piece]:
-    """Cut a plain text as `Splitter.pieces` does."""
-    return Splitter(limit).pieces(text)
 
 
 @dataclass(frozen=True, slots=True)

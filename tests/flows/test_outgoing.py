@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from django_outbox.channels.registry import route
-from django_outbox.flows.draft import Draft, destination_key, draft, pieces
+from django_outbox.flows.draft import Draft, destination_key, draft
 from django_outbox.flows.outgoing import Fields, Outgoing
 from django_outbox.flows.plain_json import DEEPEST
-from django_outbox.splitting import Limit, Piece
+from django_outbox.splitting import HTML, Entities, Limit, Piece, Splitter, Unit
 from tests.channels_for_tests import CHANNELS
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -266,6 +266,38 @@ def test_more_than_max_chunks_is_refused(settings: Settings) -> None:
     assert "It takes 4 chunks and DJANGO_OUTBOX['MAX_CHUNKS'] is 3" in found["text"][0]
 
 
+def test_the_channel_says_how_to_cut_and_the_delivery_keeps_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The payload may decide; what a piece has of its own is in its chunk."""
+    bold = {"type": "bold", "offset": 8, "length": 4}
+
+    def splitter(channel: Any, payload: Any) -> Splitter:
+        return Splitter(Limit(10, Unit.UTF16), Entities(payload["entities"]))
+
+    monkeypatch.setattr(type(route("short").channel), "splitter", splitter)
+    found = drafted("short", text="x" * 15, payload={"entities": [bold], "a": 1})
+    short = drafted("short", text="x" * 10, payload={"entities": [bold]})
+
+    assert ("2 entities 10 UTF-16 units", "") == (found.splitting, short.splitting)
+    assert found.splitting == found.delivery()["splitting"]
+    assert [
+        {"entities": [{**bold, "length": 2}]},
+        {"entities": [{**bold, "offset": 0, "length": 2}]},
+    ] == [row["payload"] for row in found.chunks()]
+    assert [None] == [row["payload"] for row in short.chunks()]
+
+
+def test_a_text_that_cannot_be_cut_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any of it is sent, with the place and the remedy."""
+    monkeypatch.setattr(type(route("short").channel), "markup", HTML)
+
+    found = refused("short", text="<b>bold words</i>")
+
+    assert "</i> closes what is not the innermost open tag" in found["text"][0]
+    assert "shorten it, or send it in several messages" in found["text"][0]
+
+
 def test_the_channel_is_asked_at_the_door() -> None:
     """What the channel can never send is refused, with a field or without one."""
     with_field = refused(to="two rooms")
@@ -333,21 +365,21 @@ def test_a_blank_run_is_never_a_chunk(
     text: str, expected: list[tuple[int, int, str | None]]
 ) -> None:
     """B82: whitespace longer than a chunk is kept in a span and not sent."""
-    found = pieces(text, Limit(10))
+    found = Splitter(Limit(10)).pieces(text)
 
     assert [Piece(*each) for each in expected] == found
 
 
 def test_nothing_but_whitespace_is_one_piece_within_the_limit() -> None:
     """B82: where a blank text is allowed it is one chunk, never none."""
-    assert [Piece(0, 25, " " * 10)] == pieces(" " * 25, Limit(10))
-    assert [Piece(0, 4, None)] == pieces(" " * 4, Limit(10))
+    assert [Piece(0, 25, " " * 10)] == Splitter(Limit(10)).pieces(" " * 25)
+    assert [Piece(0, 4, None)] == Splitter(Limit(10)).pieces(" " * 4)
 
 
 @given(st.text("ab \n", max_size=200), st.integers(4, 30))
 def test_pieces_lose_nothing_and_fit(text: str, size: int) -> None:
     """The spans joined are the text; what is sent is in its span, fits, and is not blank."""
-    found = pieces(text, Limit(size))
+    found = Splitter(Limit(size)).pieces(text)
 
     assert text == "".join(text[p.start : p.end] for p in found)
     for piece in found:
