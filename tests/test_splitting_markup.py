@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import html.parser
 import itertools
+import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +23,7 @@ from django_outbox.splitting import (
     MARKDOWN,
     MRKDWN,
     PLAIN,
+    VERSION,
     Entities,
     Limit,
     Markup,
@@ -657,3 +661,62 @@ def test_there_must_be_room_for_numbers() -> None:
 def test_a_splitter_says_what_it_cuts_by(splitter: Splitter, expected: str) -> None:
     """Version, markup, limit and unit, as they are stored with a delivery."""
     assert expected == str(splitter)
+
+
+BOOK = (
+    "Chapter one.\n\nIt rained, and *nobody* had an umbrella: see https://example.com/a?b=c"
+    " or [the notes](https://example.com/notes).\n\n```py\nfor n in range(9):\n"
+    "    print(n)\n```\n\n\u6f22\u5b57\u3002\u4eee\u540d\u3002 caf\u00e9 \U0001f600 &amp; <b>so on</b>.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        (PLAIN, "84e8016da1505f47"),
+        (MARKDOWN, "ddf4ab78799ddcab"),
+        (HTML, "84e8016da1505f47"),
+        (MRKDWN, "84e8016da1505f47"),
+        (ESCAPED, "6be6d8f84dd6213a"),
+        (Entities([{"type": "bold", "offset": 9, "length": 900}]), "ca22d441e3ae6239"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_the_pieces_are_pinned(markup: Markup, expected: str) -> None:
+    """Where this changes VERSION is raised: what is stored says what it was cut by."""
+    found = Splitter(Limit(70, Unit.UTF16), markup, numbered=True).pieces(BOOK * 9)
+    told = json.dumps([(p.start, p.end, p.text, p.payload) for p in found])
+
+    assert (2, expected) == (VERSION, hashlib.sha256(told.encode()).hexdigest()[:16])
+
+
+@pytest.mark.parametrize(
+    ("sample", "markup"),
+    [
+        pytest.param("```\n", MARKDOWN, id="fences"),
+        pytest.param("word ```x` ~~~ ", MARKDOWN, id="no fences"),
+        pytest.param("`", MARKDOWN, id="one long fence"),
+        pytest.param("[a](b", MARKDOWN, id="half links"),
+        pytest.param("https://e.com/", PLAIN, id="one long address"),
+        pytest.param("<b>x</b>", HTML, id="elements"),
+        pytest.param("<a 'x", HTML, id="no tags"),
+        pytest.param("&amp", HTML, id="no references"),
+        pytest.param("*a_b~`c", MRKDWN, id="signs"),
+        pytest.param("``` ", MRKDWN, id="blocks"),
+        pytest.param("<x", MRKDWN, id="half mentions"),
+        pytest.param("&", ESCAPED, id="ampersands"),
+        pytest.param("\U0001f600", Entities([]), id="entities"),
+    ],
+)
+def test_time_grows_with_the_length_of_marked_text(sample: str, markup: Markup) -> None:
+    """Eight times the text takes about eight times as long."""
+    text = (sample * (16384 // len(sample) + 1))[:16384]
+    times = []
+    for each in (text, text * 8):
+        splitter = Splitter(Limit(1000, Unit.UTF16), markup)
+        began = time.process_time()
+        splitter.pieces(each)
+        times.append(time.process_time() - began)
+
+    # Quadratic work would take 64 times; the rest is room for a busy machine.
+    assert times[1] < 32 * max(times[0], 0.001)

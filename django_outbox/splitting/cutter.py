@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from django_outbox.splitting.breaks import clear, cut, reach, url_at
@@ -40,9 +40,21 @@ class Cutter:
         self._least = max(self._size // 4, limit.unit.widest)
         self._markup = markup
         reading = markup.read(text)
-        self._marks, self._whole = reading.marks, reading.whole
+        self._marks, self._whole = self._usable(reading.marks), reading.whole
         self._begins = [mark.begin for mark in self._marks]
         self._starts = [start for start, _end in self._whole]
+
+    def _usable(self, marks: Sequence[Mark]) -> Sequence[Mark]:
+        """Return the marks without what no piece has room for, which may be very long."""
+        if self._markup.strict:
+            return marks  # a cut inside of such a one is refused
+        short = (
+            mark._replace(opening=mark.bare)
+            if mark.bare is not None and len(mark.opening) > self._size // 4
+            else mark
+            for mark in marks
+        )
+        return [one for one in short if len(one.opening + one.closing) <= self._size]
 
     def parts(self) -> list[Part]:
         """Return the parts in order; their spans joined are the text.

@@ -15,7 +15,7 @@ from django_outbox.splitting.markup import Mark, Markup, Reading, Stretch, apart
 _FENCE = re.compile(
     r"(?<![^\r\n])( {0,3}(`{3,}|~{3,}))([^\r\n]*)(?:\r\n|\n|\r|\Z)"  # a whole line
 )
-_LIKE_A_FENCE = re.compile(r" {0,3}(?:`{3,}|~{3,})")
+_LIKE_A_FENCE = re.compile(r" {0,3}(?:`{3,99}|~{3,99})")
 _LINK = re.compile(r"!?\[[^\[\]\r\n]+\]\([^()\s]+\)")
 _INK = re.compile(r"[^ \t]")
 
