@@ -73,8 +73,10 @@ def messages(seed: int, number: int, kinds: Sequence[str]) -> list[Planned]:
     """Plan one round's messages. The first ones have one of everything."""
     random = _random(seed, "round", number)
     everything = number in {0, FINALE}
-    endings = list(ENDINGS) if everything else []
-    endings += random.choices(ENDINGS, _ENDINGS, k=_A_ROUND - 1)
+    others = _A_ROUND - 1
+    endings = random.choices(ENDINGS, _ENDINGS, k=others)
+    if everything:
+        endings = [*ENDINGS, *["commit"] * others]
     ways = POISONS[:-1] if everything else [POISONS[number % len(POISONS)]]
     planned = []
     for place, ending in enumerate(endings):
@@ -153,4 +155,6 @@ def verb(seed: int, n: int, times: int, status: str, *, poison: bool) -> str:
 
 def lapses(seed: int, n: int, index: int) -> bool:
     """Say whether the far side's memory of this chunk ends while it is in doubt."""
+    if is_of_finale(n):
+        return fate(seed, n, index, 0) == "accept and say nothing"
     return _random(seed, "lapse", n, index).random() < _LAPSES

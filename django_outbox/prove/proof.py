@@ -88,9 +88,9 @@ class Proof:
             self._attending = None
         if self._attending is None and time.monotonic() - self._looked > _LOOK:
             self._looked = time.monotonic()
-            self._attending = self._attendant.submit(self._attend, storm, patient)
+            self._attending = self._attendant.submit(self._attend, patient)
 
-    def _attend(self, storm: bool, patient: bool) -> None:  # noqa: FBT001  # submitted
+    def _attend(self, patient: bool) -> None:  # noqa: FBT001  # submitted
         """Look at all that is open, and decide about what waits."""
         found = snapshot.rows(self.spec, only_open=True)
         snapshot.compare(found, self.findings)
@@ -98,8 +98,7 @@ class Proof:
         self._open = len({row.delivery_id for row in found})
         late = self.receiver.late if patient else []
         self.person.decide(but_not=doubts.not_yet_told(self.spec, late))
-        if storm:
-            doubts.lapse(self.spec, self.receiver, self.findings)
+        doubts.lapse(self.spec, self.receiver, self.findings)
 
     def _come_to_rest(self, *, patient: bool = False) -> None:
         """Go on without harm until nothing is open, and nobody has anything to do."""

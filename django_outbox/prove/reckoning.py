@@ -209,9 +209,12 @@ class Reckoning:
                 what = f"attempt {row.number} of {request.key} is {row.status}, {word}"
                 self.findings.broke("P7", f"{what}; the late answer was {truth}")
         for chunk in self.chunks.values():
+            # What a person had decided before the truth came stays decided.
+            decided = chunk.status in {ChunkStatus.FAILED, ChunkStatus.DROPPED}
             if chunk.status != ChunkStatus.DELIVERED and any(
                 one.status == AttemptStatus.SENT
                 and one.idempotency_key == chunk.idempotency_key
+                and not (decided and one.late)
                 for one in self.attempts[chunk.pk]
             ):
                 what = (

@@ -47,6 +47,14 @@ def test_the_far_side_accepts_in_the_end() -> None:
     assert {"accept"} == fates
 
 
+def test_a_memory_lapses_in_the_finale() -> None:
+    """A doubt that outlives its window is always among what is tried."""
+    planned = plan.messages(7, plan.FINALE, OWN)
+    known = [one.n for one in planned if one.kind == "known"]
+
+    assert any(plan.lapses(7, n, 0) for n in known)
+
+
 def test_answers_are_late_in_the_finale() -> None:
     """Where nobody is killed, each way of being late is tried."""
     planned = plan.messages(7, plan.FINALE, OWN)
