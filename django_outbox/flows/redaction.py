@@ -23,7 +23,9 @@ _SHORTEST = 6
 _SECTIONS = ("DJANGO_OUTBOX", "DATABASES", "CACHES", "MAILERS", "Q_CLUSTER")
 _NAMED = ("SECRET_KEY", "SECRET_KEY_FALLBACKS", "EMAIL_HOST_PASSWORD")
 _NAME = r"token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|credentials?"
-_SECRET_NAME = re.compile(rf"{_NAME}|private[_-]?key|headers|accounts|dsn|auth", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    rf"{_NAME}|private[_-]?key|headers|accounts|dsn|auth", re.IGNORECASE
+)
 # No form looks back over a long word: an error may be all one.
 _FORMS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), put)
