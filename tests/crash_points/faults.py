@@ -131,7 +131,7 @@ FAULTS: dict[str, Fault] = {
     "interrupt": Fault(_raises(KeyboardInterrupt), _places(_ASKED, (AFTER,))),
     "exit": Fault(_raises(SystemExit), _places(_ASKED, (BEFORE,))),
     # An Exception that is nobody's answer and no database error.
-    "memory": Fault(_raises(MemoryError), _places(_ASKED, (BEFORE,)) | {(WIRE, AFTER)}),
+    "memory": Fault(_raises(MemoryError), _places(_ASKED, _EITHER)),
 }
 """By name. `kill` is a process's death; the others are raised in it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 
 from django_outbox.models.dialects import is_away, mend
 from tests.refusals import execute
@@ -40,3 +40,15 @@ def test_one_that_works_is_kept() -> None:
     mend("default", DatabaseError("no"))
 
     assert before is connection.connection
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="elsewhere BEGIN is Django's")
+def test_one_with_a_transaction_that_nobody_knows_of_is_closed() -> None:
+    """An error between BEGIN and Django's next line leaves one; no other could begin."""
+    connection.ensure_connection()
+    connection.connection.execute("BEGIN IMMEDIATE")
+
+    mend("default")
+
+    with transaction.atomic():
+        execute("UPDATE django_outbox_flusher SET pid = 1")

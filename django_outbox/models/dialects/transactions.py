@@ -130,7 +130,8 @@ def _code(error: BaseException) -> object:
 def mend(using: str, after: BaseException | None = None) -> None:
     """Close a connection that is dead, so that the next query opens another.
 
-    One whose server may only be read is closed too, where that was the error `after`
+    So is one of SQLite on which an error left a transaction open that Django does not
+    know of: no other could begin. One whose server may only be read is closed too, where that was the error `after`
     which this is called: the next may lead to the server that took over. Django does
     not reconnect by itself; in a transaction nothing is touched.
     """
@@ -141,5 +142,9 @@ def mend(using: str, after: BaseException | None = None) -> None:
         if connection.vendor == "postgresql":
             connection.connection.close()  # else a pool would hand it out again
         connection.close()
-    elif not connection.is_usable():
+    elif not connection.is_usable() or _left_open(connection):
         connection.close()
+
+
+def _left_open(connection: BaseDatabaseWrapper) -> bool:
+    return connection.vendor == "sqlite" and connection.connection.in_transaction
