@@ -21,6 +21,7 @@ from django_outbox.prove.receiver import Receiver, Request
 from django_outbox.prove.rows import own_chunks, own_deliveries
 from django_outbox.prove.spec import NAME, POISON, Spec, alias
 
+_ENDED = (ChunkStatus.FAILED, ChunkStatus.DROPPED)
 _BUDGET = 3
 """Attempts that a poisonous message may make until a person decides."""
 
@@ -130,11 +131,9 @@ class Reckoning:
                 self.findings.broke(
                     "P1", f"{_name(chunk)} is delivered, and never arrived"
                 )
-            ended = chunk.status in {ChunkStatus.FAILED, ChunkStatus.DROPPED}
-            if ended and place in accepted:
-                self.findings.broke(
-                    "P2", f"{_name(chunk)} arrived and is {chunk.status}"
-                )
+            if chunk.status in _ENDED and place in accepted:
+                what = f"{_name(chunk)} arrived and is {chunk.status}"
+                self.findings.broke("P2", what)
 
     def _what_was_sent_again(self) -> None:
         taken = Counter(
@@ -210,17 +209,15 @@ class Reckoning:
                 self.findings.broke("P7", f"{what}; the late answer was {truth}")
         for chunk in self.chunks.values():
             # What a person had decided before the truth came stays decided.
-            decided = chunk.status in {ChunkStatus.FAILED, ChunkStatus.DROPPED}
+            decided = chunk.status in _ENDED
             if chunk.status != ChunkStatus.DELIVERED and any(
                 one.status == AttemptStatus.SENT
                 and one.idempotency_key == chunk.idempotency_key
                 and not (decided and one.late)
                 for one in self.attempts[chunk.pk]
             ):
-                what = (
-                    f"{_name(chunk)} is {chunk.status}, and an attempt of it was sent"
-                )
-                self.findings.broke("P7", what)
+                what = f"is {chunk.status}, and an attempt of it was sent"
+                self.findings.broke("P7", f"{_name(chunk)} {what}")
 
     def _what_was_poison(self) -> None:
         for chunk in self.chunks.values():
