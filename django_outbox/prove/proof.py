@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Event
 
 from django.db import connections
 
@@ -44,6 +45,7 @@ class Proof:
     fleet: Fleet
     receiver: Receiver
     findings: Findings
+    interrupted: Event
     person: Person = field(init=False)
     _open: int = 0
     """Deliveries that were not through when it was last looked."""
@@ -81,6 +83,8 @@ class Proof:
         self._attendant.shutdown()
 
     def _step(self, *, storm: bool, patient: bool = False) -> None:
+        if self.interrupted.is_set():
+            raise KeyboardInterrupt
         self.fleet.step(storm=storm, deliveries=self._open)
         doubts.make_late(self.spec, self.receiver.late, self.findings)
         if self._attending is not None and self._attending.done():

@@ -9,8 +9,9 @@ import tempfile
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Event
 from uuid import UUID
 
 from django_outbox.models.fields import uuid7
@@ -36,6 +37,8 @@ class Wanted:
     seed: int
     database: str
     channel: str = ""
+    interrupted: Event = field(default_factory=Event)
+    """Set by who raises KeyboardInterrupt: Python drops one that comes in a finaliser."""
 
 
 def prove(wanted: Wanted) -> tuple[Findings, str]:
@@ -54,7 +57,7 @@ def prove(wanted: Wanted) -> tuple[Findings, str]:
                 "No finaliser was tried: the project has one, or has deliveries that"
                 " wait for one, and it would be called for these too."
             )
-        with _staged(spec, wanted.kills, findings) as proof:
+        with _staged(spec, wanted, findings) as proof:
             proof.run()
             proof.reckon()
     finally:
@@ -80,7 +83,7 @@ def _spec(wanted: Wanted, home: str) -> Spec:
 
 
 @contextmanager
-def _staged(spec: Spec, kills: int, findings: Findings) -> Iterator[Proof]:
+def _staged(spec: Spec, wanted: Wanted, findings: Findings) -> Iterator[Proof]:
     with ExitStack() as stage:
         stage.callback(sweep, spec.database)
         stage.enter_context(_quiet())
@@ -95,7 +98,7 @@ def _staged(spec: Spec, kills: int, findings: Findings) -> Iterator[Proof]:
         company = Company(spec)
         stage.callback(_end, spec, company)
         fleet = Fleet(spec, company, findings)
-        proof = Proof(spec, kills, fleet, receiver, findings)
+        proof = Proof(spec, wanted.kills, fleet, receiver, findings, wanted.interrupted)
         stage.callback(proof.close)
         yield proof
 

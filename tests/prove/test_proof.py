@@ -101,10 +101,12 @@ def test_an_interrupted_proof_cleans_up(
         text=True,
     )
     own = Attempt.objects.filter(channel__startswith="outbox_prove_")
-    until(own.exists, what="the proof sent nothing")
-
-    process.send_signal(number)
-    _out, err = process.communicate(timeout=PATIENCE)
+    try:
+        until(own.exists, what="the proof sent nothing")
+        process.send_signal(number)
+        _out, err = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
 
     assert (130, "Interrupted; its rows are deleted.\n") == (process.returncode, err)
     assert of_others == _all_rows()

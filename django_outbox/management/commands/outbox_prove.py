@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -62,8 +63,9 @@ class Command(exits.OutboxCommand):
         with exits.database_away(database):
             _refuse(wanted)
             began = time.monotonic()
-            # As Ctrl-C: what it has put into the database is to be taken out again.
-            signal.signal(signal.SIGTERM, _interrupt)
+            # What it has put into the database is to be taken out again.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, _interrupts(wanted))
             try:
                 findings, home = stage.prove(wanted)
             except NurseryGone as error:
@@ -118,5 +120,9 @@ def _refuse(wanted: stage.Wanted) -> None:
         raise exits.usage(why)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _interrupts(wanted: stage.Wanted) -> Callable[[int, FrameType | None], None]:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        wanted.interrupted.set()
+        raise KeyboardInterrupt
+
+    return interrupt
