@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator
+from typing import Any
 
 import hypothesis
 import pytest
 from django.conf import settings
+from django.core.signals import setting_changed
+from django.dispatch import receiver
 
 from tests.crash_points import choice
 
@@ -35,6 +38,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if said := choice.summary(played):
         terminalreporter.section("crash points")
         terminalreporter.write_line(said)
+
+
+@receiver(setting_changed)
+def _forget_admins(*, setting: str, **kwargs: Any) -> None:
+    """Take out of the admin what is no longer installed: a site forgets nothing."""
+    from django.apps import apps
+    from django.contrib.admin import site
+
+    if setting == "INSTALLED_APPS":
+        for model in list(site._registry):
+            if model._meta.app_label not in apps.app_configs:
+                site.unregister(model)
 
 
 @pytest.hookimpl(wrapper=True)

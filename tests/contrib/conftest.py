@@ -13,7 +13,6 @@ from uuid import uuid4
 
 import pytest
 from django.conf import settings as django_settings
-from django.contrib.admin import site
 from django.core.management import call_command
 from django.test import override_settings
 from pytest_django import DjangoDbBlocker, Settings
@@ -56,9 +55,6 @@ def _tables(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
     ):
         call_command("migrate", "django_q", verbosity=0)
     _hang_up()
-    # An admin site does not forget what is no longer installed.
-    for model in [one for one in site._registry if one._meta.app_label == "django_q"]:
-        site.unregister(model)
 
 
 def _hang_up() -> None:
