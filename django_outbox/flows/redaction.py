@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -95,23 +95,27 @@ class Discreet(logging.Filter):
         if record.exc_info and record.exc_info[1]:
             error = record.exc_info[1]
             told = _told(error)
-            if redacted(told) != told:
+            if not told or redacted(told) != told:
                 quiet = _quiet(error)
                 record.exc_info = (type(quiet), quiet, quiet.__traceback__)
         return True
 
 
 def _told(error: BaseException) -> str:
-    """Say an exception with all its causes; some can't be said."""
+    """Say an exception with all its causes; nothing where no handler could say it."""
+    return _safely(lambda: "".join(traceback.format_exception(error)), "")
+
+
+def _safely(say: Callable[[], str], otherwise: str) -> str:
     try:
-        return "".join(traceback.format_exception(error))
-    except Exception:  # noqa: BLE001  # a stranger's __str__
-        return type(error).__name__
+        return say()
+    except BaseException:  # noqa: BLE001  # a stranger's words may raise anything
+        return otherwise
 
 
 def _quiet(error: BaseException, depth: int = 8) -> BaseException:
     """Give an exception that prints the same but for the secrets."""
-    said = redacted(str(error))
+    said = redacted(_safely(lambda: str(error), ""))
     kind: type[Exception] = type(type(error).__name__, (Exception,), {})
     quiet = kind(said)
     quiet.__traceback__ = error.__traceback__
