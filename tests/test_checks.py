@@ -101,6 +101,7 @@ def test_right_settings_are_passed(settings: Settings) -> None:
     assert [] == messages(settings, {"CHANNELS": {}})
 
 
+@pytest.mark.django_db
 def test_every_check_is_registered_under_the_tag(settings: Settings) -> None:
     """`manage.py check --tag outbox` fails for a mistake, by its id."""
     settings.DJANGO_OUTBOX = sms(SLOTS=0)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from django.db import connection
+from django.db import OperationalError, connection
 
 from tests.crash.conftest import Child
 from tests.refusals import execute
@@ -39,7 +39,8 @@ def cut_connections() -> int:
         )
         found = [row[0] for row in cursor.fetchall()]
         for number in found:
-            cursor.execute(f"KILL {number}")
+            with suppress(OperationalError):  # it has ended by itself meanwhile
+                cursor.execute(f"KILL {number}")
         return len(found)
 
 
