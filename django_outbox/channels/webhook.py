@@ -65,7 +65,8 @@ class Request:
 class Webhook(Channel[Request]):
     """Posts to a URL that its owner chose, so only to public addresses and over https.
 
-    secrets: `whsec_…`, one for each key in use; a request is signed with all of them.
+    secrets: `whsec_…` (v1) or `whsk_…` (v1a, needs the package `cryptography`), one for
+        each key in use; a request is signed with all of them.
     allow_private: networks (CIDR) and host names that need not be public.
     allow_http: whether a URL may say http, in which anybody on the way reads along.
     limit: UTF-8 bytes of text a request; None: the whole text in one.
@@ -95,7 +96,7 @@ class Webhook(Channel[Request]):
         self.limit = None if limit is None else Limit(limit, Unit.UTF8)
 
     @cached_property
-    def _keys(self) -> list[bytes]:
+    def _keys(self) -> list[signing.Key]:
         if isinstance(self._secrets, str) or not self._secrets:
             raise ValueError("this is not a list of one secret or more")
         return [signing.key(secret) for secret in self._secrets]
@@ -193,7 +194,8 @@ def _receipt(answer: Answer) -> str:
 
 
 _HINTS = {
-    "secrets": "Give a list of texts: 'whsec_' and the base64 of 24 to 64 random bytes.",
+    "secrets": "Give a list of texts: 'whsec_' and the base64 of 24 to 64 random bytes, or"
+    " 'whsk_' and the base64 of an Ed25519 private key.",
     "allow_private": "Give networks like '10.0.0.0/8' and names of hosts, in a list.",
     "headers": "Give names and values of HTTP headers, without line breaks.",
 }

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.core.exceptions import ValidationError
 from standardwebhooks import Webhook as Verifier
 
@@ -98,6 +100,39 @@ def test_every_secret_signs(parcel: Callable[..., Parcel]) -> None:
     (request,) = receiver.requests
     for secret in (new, SECRET):
         assert Verifier(secret).verify(request.body, request.headers)
+
+
+def test_secrets_of_both_kinds_sign(parcel: Callable[..., Parcel]) -> None:
+    """A channel on its way from one kind to the other serves receivers of both."""
+    raw = b"e" * 32
+    channel = webhook(secrets=["whsk_" + base64.b64encode(raw).decode(), SECRET])
+    with HTTPReceiver() as receiver:
+        channel.send(channel.prepare(parcel(destination=receiver.url)))
+
+    (request,) = receiver.requests
+    assert Verifier(SECRET).verify(request.body, request.headers)
+    one, _v1 = request.headers["webhook-signature"].split(" ")
+    content = "{webhook-id}.{webhook-timestamp}.".format_map(request.headers).encode()
+    Ed25519PrivateKey.from_private_bytes(raw).public_key().verify(
+        base64.b64decode(one.removeprefix("v1a,")), content + request.body
+    )
+
+
+def test_a_key_without_its_package_is_an_error_of_the_settings(
+    parcel: Callable[..., Parcel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check says what to install; what is enqueued waits, and pays nothing."""
+    library = "cryptography.hazmat.primitives.asymmetric.ed25519"
+    monkeypatch.setitem(sys.modules, library, None)
+    channel = webhook(secrets=["whsk_" + base64.b64encode(b"e" * 32).decode()])
+
+    (fault,) = channel.check()
+    with pytest.raises(Defer) as caught:
+        channel.prepare(parcel())
+
+    assert "outbox.E014" == fault.id
+    assert "pip install 'django-outbox-delivery[ed25519]'" in fault.msg
+    assert (False, "options") == (caught.value.counts, caught.value.code)
 
 
 @pytest.mark.parametrize(
@@ -200,6 +235,7 @@ def test_what_can_work_passes_the_door() -> None:
         ({"secrets": None}, "secrets"),
         ({"secrets": ["s3cret"]}, "secrets"),
         ({"secrets": [SECRET, "whsec_c2hvcnQ="]}, "secrets"),
+        ({"secrets": [SECRET, "whsk_c2hvcnQ="]}, "secrets"),
         ({"allow_private": ["10.0.0.1/8"]}, "allow_private"),
         ({"allow_private": "10.0.0.0/8"}, "allow_private"),
         ({"allow_private": [7]}, "allow_private"),
