@@ -60,3 +60,9 @@ def test_every_error_can_be_logged(
     assert ["failed"] * 2 == [one.getMessage() for one in caplog.records]
     told = [one.exc_info[1] for one in caplog.records if one.exc_info]
     assert SECRET not in repr([getattr(one, "__cause__", None) for one in told[1:]])
+
+
+@pytest.mark.parametrize("kind", ["whsec", "whsk"])
+def test_the_key_of_a_webhook_is_known_by_its_form(kind: str) -> None:
+    """Also one that no setting holds."""
+    assert f"no {kind}_[…] here" == redacted(f"no {kind}_c2VjcmV0Li4uLi4= here")
