@@ -97,6 +97,18 @@ class _Faulty(SMTP):
     async def smtp_EHLO(self, hostname: str) -> None:  # noqa: N802 - aiosmtpd's names
         await self._command("EHLO", hostname)
 
+    async def smtp_HELO(self, hostname: str) -> None:  # noqa: N802
+        await self._command("HELO", hostname)
+
+    async def smtp_STARTTLS(self, arg: str) -> None:  # noqa: N802
+        await self._command("STARTTLS", arg)
+
+    async def smtp_AUTH(self, arg: str) -> None:  # noqa: N802
+        await self._command("AUTH", arg)
+
+    async def smtp_RSET(self, arg: str) -> None:  # noqa: N802
+        await self._command("RSET", arg)
+
     async def smtp_MAIL(self, arg: str | None) -> None:  # noqa: N802
         await self._command("MAIL", arg)
 

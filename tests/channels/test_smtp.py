@@ -105,6 +105,41 @@ def test_the_stage_decides(send: Send, case: Case) -> None:
     assert time.monotonic() - began < SHORT + PATIENCE
 
 
+@pytest.mark.parametrize("fault", [Does.DROP, Does.HANG, "500 what?"])
+@pytest.mark.parametrize("command", ["MAIL", "RCPT"])
+def test_what_comes_after_a_no_changes_nothing(
+    send: Send, command: str, fault: Fault
+) -> None:
+    """RSET follows a refusal; however that goes, it was refused."""
+    began = time.monotonic()
+
+    with MailReceiver({command: "550 no", "RSET": fault}) as receiver:
+        found = send(receiver.port, timeout=SHORT)
+
+    assert (Refused, "smtp_550") == (type(found), found.code)
+    assert "RSET" in receiver.commands
+    assert time.monotonic() - began < SHORT + PATIENCE
+
+
+def test_a_server_that_knows_only_helo_gets_the_mail(send: Send) -> None:
+    """RFC 5321, 3.2: where EHLO is refused, HELO is said."""
+    with MailReceiver({"EHLO": "502 what?"}) as receiver:
+        found = send(receiver.port)
+
+    assert isinstance(found, Sent)
+    assert ["EHLO", "HELO", "MAIL"] == receiver.commands[:3]
+
+
+@pytest.mark.parametrize("fault", [Does.DROP, Does.HANG, "421 closing", "550 no"])
+def test_a_refused_greeting_is_not_sent(send: Send, fault: Fault) -> None:
+    """Neither EHLO nor HELO: another try, since it says nothing of the message."""
+    with MailReceiver({"EHLO": "502 what?", "HELO": fault}) as receiver:
+        found = send(receiver.port, timeout=SHORT)
+
+    assert (Deferred, Phase.SENDING) == (type(found), found.phase)
+    assert "MAIL" not in receiver.commands
+
+
 def test_a_goodbye_that_hangs_costs_a_second_and_changes_nothing(
     send: Send,
 ) -> None:
@@ -196,6 +231,46 @@ def test_a_server_without_login_is_not_sent_to(send: Send) -> None:
     assert isinstance(found, Deferred)
     assert (Scope.CHANNEL, False) == (found.scope, found.counts)
     assert [] == receiver.letters
+
+
+SECURED = [
+    Case("STARTTLS", Does.DROP, Deferred, "smtp_connect", None, Phase.CONNECTING),
+    Case("STARTTLS", Does.HANG, Deferred, "smtp_connect", None, Phase.CONNECTING),
+    Case("STARTTLS", Does.DRIP, Deferred, "smtp_connect", None, Phase.CONNECTING),
+    Case("STARTTLS", "454 not now", Deferred, "smtp_454", 454, Phase.CONNECTING),
+    Case("STARTTLS", "220 no TLS", Deferred, "smtp_connect", None, Phase.CONNECTING),
+    Case("AUTH", Does.DROP, Deferred, "smtp_connect", None, Phase.CONNECTING),
+    Case("AUTH", Does.HANG, Deferred, "smtp_connect", None, Phase.CONNECTING),
+    Case("AUTH", Does.DRIP, Deferred, "smtp_connect", None, Phase.CONNECTING),
+    Case("AUTH", "454 not now", Deferred, "smtp_auth", 454, Phase.CONNECTING),
+    Case("AUTH", "535 5.7.8 no", Deferred, "smtp_auth", 535, Phase.CONNECTING),
+    Case("AUTH", "421 closing", Deferred, "smtp_auth", 421, Phase.CONNECTING),
+]
+
+
+@pytest.mark.parametrize("case", SECURED, ids=[case.name for case in SECURED])
+def test_what_fails_before_the_login_is_over_sends_nothing(
+    send: Send, trusted: Certificates, case: Case
+) -> None:
+    """No fault of TLS or of the login lets a message leave, nor is it ever unknown."""
+    began = time.monotonic()
+
+    with MailReceiver(
+        {case.command: case.fault}, starttls=trusted.server, password="right"
+    ) as receiver:
+        found = send(
+            receiver.port, options={**LOGIN, "password": "right"}, timeout=SHORT
+        )
+
+    assert (case.kind, case.code, case.response_code, case.phase) == (
+        type(found),
+        found.code,
+        found.response_code,
+        found.phase,
+    )
+    assert case.command in receiver.commands
+    assert "MAIL" not in receiver.commands
+    assert time.monotonic() - began < SHORT + PATIENCE
 
 
 _SIDES = {"use_tls": "starttls", "use_ssl": "tls"}
