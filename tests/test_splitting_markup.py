@@ -334,6 +334,9 @@ class Styles(html.parser.HTMLParser):
         if tag != "br":
             self.open.append(f"{tag}{sorted(attrs)}")
 
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass  # <br/> opens nothing
+
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop().startswith(f"{tag}[")
 
@@ -424,6 +427,25 @@ def test_html_that_cannot_be_cut_is_refused(text: str, told: str) -> None:
     with pytest.raises(Unsplittable, match=re.escape(told)):
         Splitter(Limit(40), HTML).pieces(text)
     assert [Piece(0, len(text), None)] == Splitter(Limit(500), HTML).pieces(text)
+
+
+@pytest.mark.parametrize(
+    "unseen", ["<br>", "<br/>\n", "<br />", "&nbsp;", "<b></b>", "<i><b> </b></i>"]
+)
+@pytest.mark.parametrize("around", [("", ""), ("x", "y"), ("<u>", "</u>y"), ("y", "")])
+@pytest.mark.parametrize("size", [999, 1000, 1001])
+def test_more_unseen_than_a_piece_holds_is_cut_between_tags(
+    unseen: str, around: tuple[str, str], size: int
+) -> None:
+    """A long run of line breaks or empty elements is no reason to refuse a text."""
+    text = (unseen * 2000).join(around)
+    pieces = Splitter(Limit(size), HTML).pieces(text)
+
+    assert text == joined(pieces, text)
+    assert all(len(piece.text or "") <= size for piece in pieces)
+    assert styles(text) == [
+        each for piece in pieces for each in styles(piece.text or "")
+    ]
 
 
 def test_a_piece_of_nothing_but_tags_is_not_sent() -> None:

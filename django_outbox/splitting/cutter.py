@@ -154,7 +154,11 @@ class Cutter:
             if better == at:
                 break
             at = better
-        return first if self._markup.binds(self._text, at) else at
+        if self._markup.binds(self._text, at):
+            return first
+        parted = self._listed(at) if self._markup.strict else None
+        # All before it is unseen: a piece of that is not sent, half a tag is refused.
+        return parted[0] if parted and parted[0] > start else at
 
     def _reach(self, start: int, room: int) -> int:
         end = reach(self._text, start, room, self._unit)
