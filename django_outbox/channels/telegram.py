@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.core.checks import CheckMessage
@@ -27,7 +28,14 @@ from django_outbox.channels.http import Answer, encode
 from django_outbox.channels.limits import TELEGRAM
 from django_outbox.errors import Refuse
 from django_outbox.outcomes import Outcome
-from django_outbox.splitting import HTML, PLAIN, Entities, Splitter
+from django_outbox.splitting import (
+    HTML,
+    PLAIN,
+    Entities,
+    Piece,
+    Splitter,
+    Unsplittable,
+)
 
 API = "https://api.telegram.org"
 
@@ -53,13 +61,47 @@ LAST = frozenset({"reply_markup"})
 """Fields of sendMessage that a payload may have: of each piece, the first, the last."""
 
 MODES = ("HTML", "MarkdownV2", "Markdown")
-UNCUT = frozenset({"MarkdownV2", "Markdown"})
-"""Modes whose texts are not cut, but refused where one message cannot hold them."""
+# What the server drops from any text (td/telegram/misc.cpp, clean_input_string).
+_DROPPED = "\r\u2028-\u202e\u030a\u0333\u033f"
+UNCUT: Mapping[str, re.Pattern[str]] = {
+    "MarkdownV2": re.compile(
+        r"\]\((?:\\.|[^)\\])*\)?|```[^\s`]*\n?|[]\\*_~`|>!["
+        f"{_DROPPED}]",
+        re.DOTALL,
+    ),
+    "Markdown": re.compile(rf"\]\([^)]*\)?|```[^\s`]*\n?|[]\\*_`[{_DROPPED}]"),
+}
+"""Modes whose texts are not cut, with all that may be markup in them, and more."""
 
 _TOKEN = re.compile(r"[1-9][0-9]{0,17}:[A-Za-z0-9_-]{1,62}")
 _TOKEN_HINT = "Give what @BotFather gave: digits, a colon, letters and digits."  # noqa: S105
 _DESTINATION = re.compile(r"-?[0-9]{1,16}|@[A-Za-z][A-Za-z0-9_]{3,31}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+@dataclass(frozen=True)
+class Uncut(Splitter):
+    """Sends a text in one piece, or refuses it where that is certainly too long.
+
+    What is left of a text when it is parsed, only Telegram knows. So it is refused here
+    where it is too long even without all that may be markup; else Telegram decides.
+    """
+
+    mode: str = "MarkdownV2"
+
+    def pieces(self, text: str) -> list[Piece]:
+        """Return the one piece. Raises Unsplittable, with the remedy."""
+        size = len(text.encode("utf-8", "surrogatepass"))
+        least = len(UNCUT[self.mode].sub("", text).strip())
+        if size > MARKUP_CAP:
+            fault = f"has {size} bytes and Telegram reads {MARKUP_CAP}"
+        elif least > TELEGRAM.size:
+            fault = f"shows {least} characters or more and a message {TELEGRAM.size}"
+        else:
+            return [Piece(0, len(text), None)]
+        raise Unsplittable(
+            f"It {fault}, and {self.mode} is not cut (use entities or HTML, which are)"
+        )
 
 
 class Telegram(Bot):
@@ -90,8 +132,8 @@ class Telegram(Bot):
 
     def splitter(self, payload: Mapping[str, Any]) -> Splitter:
         mode = payload.get("parse_mode")
-        if mode in UNCUT:
-            return Splitter(None)
+        if isinstance(mode, str) and mode in UNCUT:
+            return Uncut(mode=mode)
         if mode == "HTML":
             return Splitter(self.limit, HTML)
         entities = payload.get("entities")

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
+from pytest_django import Settings
 
+from django_outbox import enqueue
 from django_outbox.channels.base import Parcel
 from django_outbox.channels.telegram import Telegram
 from django_outbox.errors import Defer, Refuse
+from django_outbox.models import Delivery
 from django_outbox.outcomes import (
     Deferred,
     Outcome,
@@ -19,7 +22,7 @@ from django_outbox.outcomes import (
     Sent,
     Unknown,
 )
-from django_outbox.splitting import Unit
+from django_outbox.splitting import Piece, Unit
 from django_outbox.testing import HTTPContract, Reply
 from tests.channels.fakes.telegram import BotServer, problem
 from tests.receivers import HTTPReceiver, answer, play
@@ -242,6 +245,60 @@ def test_how_a_text_is_cut_follows_its_markup() -> None:
     assert (4096, Unit.UTF16) == (plain.limit.size, plain.limit.unit)
     assert plain.markup.name != html.markup.name
     assert None is markdown.limit
+
+
+FITS = {
+    "as long as one may be": "x" * 4096,
+    "escapes are not shown": "\\." * 4096,
+    "nor addresses": "[x](https://example.com/" + "p" * 5000 + "\\)?a=1)",
+    "nor what sets off": "*_x_* ||y|| " * 600,
+    "nor the language of code": "```python\n" + "x" * 4096 + "\n```",
+    "nor what is trimmed": " \n" * 3000 + "x",
+    "which the server drops": "x\r" * 4096,
+    "code points, not UTF-16": "😀" * 4096,
+    "an address without an end": "](" * 8000,
+}
+
+
+@pytest.mark.parametrize("text", FITS.values(), ids=FITS)
+def test_markdown_that_may_fit_is_telegrams_to_judge(text: str) -> None:
+    """What is left after parsing is counted, so nothing that it would take is refused."""
+    splitter = telegram().splitter({"parse_mode": "MarkdownV2"})
+
+    assert [Piece(0, len(text), None)] == splitter.pieces(text)
+    assert "" == str(splitter)
+
+
+@pytest.mark.parametrize("mode", ["MarkdownV2", "Markdown"])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("x" * 4097, "It shows 4097 characters or more and a message 4096"),
+        ("*bold* " * 900, "It shows 4499 characters or more and a message 4096"),
+        ("*" * 32_769, "It has 32769 bytes and Telegram reads 32768"),
+    ],
+)
+@pytest.mark.django_db
+def test_markdown_that_cannot_fit_is_refused_at_the_door(
+    settings: Settings, mode: str, text: str, why: str
+) -> None:
+    """It is never cut, so it could only fail later; the remedy is said."""
+    settings.DJANGO_OUTBOX = {
+        "CHANNELS": {
+            "bot": {
+                "BACKEND": "django_outbox.channels.telegram.Telegram",
+                "OPTIONS": {"token": TOKEN},
+            }
+        }
+    }
+
+    with pytest.raises(ValidationError) as caught:
+        enqueue("bot", to="7", text=text, payload={"parse_mode": mode})
+
+    remedy = f"{mode} is not cut (use entities or HTML, which are): shorten it, or"
+    told = f"{why}, and {remedy} send it in several messages."
+    assert {"text": [told]} == caught.value.message_dict
+    assert not Delivery.objects.exists()
 
 
 def test_entities_go_with_the_piece_they_are_of(parcel: Make) -> None:
