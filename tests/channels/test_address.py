@@ -143,7 +143,10 @@ def never_sent(url: str, guard: Guard) -> str:
     ],
 )
 def test_no_spelling_of_a_private_address_gets_a_byte(host: str) -> None:
-    """Refused for good, with a server that is there to receive what would leak."""
+    """Refused for good, with a server that is there to receive what would leak.
+
+    oneuptime#2578: [::ffff:127.0.0.1] went through.
+    """
     with HTTPReceiver() as receiver:
         url = f"http://{host}:{receiver.port}/"
         code = never_sent(url, Guard(allow_http=True))
@@ -177,7 +180,10 @@ def names(monkeypatch: pytest.MonkeyPatch, *turns: list[str]) -> None:
 def test_a_name_is_judged_by_all_its_addresses(
     monkeypatch: pytest.MonkeyPatch, addresses: list[str]
 ) -> None:
-    """One private address among public ones is enough to refuse the name."""
+    """One private address among public ones is enough to refuse the name.
+
+    ay-framework#301: the name was looked at, and not what it resolves to.
+    """
     names(monkeypatch, addresses)
 
     with HTTPReceiver() as receiver:

@@ -411,7 +411,10 @@ def test_an_answer_before_the_body_was_read_counts() -> None:
 
 
 def test_a_redirect_is_not_followed() -> None:
-    """A 3xx is an answer like any other: refused, and its Location is not visited."""
+    """A 3xx is an answer like any other: refused, and its Location is not visited.
+
+    capgo.app#2200: the URL was checked, and the redirect from it was followed.
+    """
     with (
         HTTPReceiver() as other,
         HTTPReceiver(answer(302, location=other.url)) as receiver,
@@ -575,6 +578,7 @@ def test_a_receipt_can_be_stored_and_read(receipt: str, kept: str) -> None:
     [
         (answer(201, b'{"id": "sm-1"}'), Sent),
         (answer(201, b"{}"), Unknown),
+        (answer(201, b'{"error": "throttled"}'), Unknown),
         (answer(429), Deferred),
         (answer(404), Refused),
         (answer(500), Unknown),
@@ -584,7 +588,10 @@ def test_a_receipt_can_be_stored_and_read(receipt: str, kept: str) -> None:
 def test_a_channel_matches_results_by_status_and_body(
     act: Act, kind: type[Outcome]
 ) -> None:
-    """A provider's own table is a `match` over the three results."""
+    """A provider's own table is a `match` over the three results.
+
+    go-teams-notify#59: a 200 with an error in its body was counted as sent.
+    """
 
     def table(found: Result) -> Outcome:
         match found:

@@ -110,7 +110,10 @@ def sent(
 
 @pytest.mark.parametrize("case", SETTLED, ids=lambda case: case.backend)
 def test_a_key_that_is_known_settles_it(case: Case, settings: Settings) -> None:
-    """The second try is answered with the first one's message: there is one of it."""
+    """The second try is answered with the first one's message: there is one of it.
+
+    openclaw#103867: a message was made anew without the key of the first try.
+    """
     far = case.far()
 
     status = sent(case, far, settings)
@@ -123,7 +126,10 @@ def test_a_key_that_is_known_settles_it(case: Case, settings: Settings) -> None:
 def test_the_pieces_of_one_message_have_keys_of_their_own(
     case: Case, settings: Settings
 ) -> None:
-    """Else the far side would take the second for the first, and it would be missing."""
+    """Else the far side would take the second for the first, and it would be missing.
+
+    eliza#17942: a notice and the reply had one nonce, and the reply was swallowed.
+    """
     far = case.far()
 
     status = sent(case, far, settings, text="some words. " * 2_500)
@@ -136,7 +142,10 @@ def test_the_pieces_of_one_message_have_keys_of_their_own(
 
 @pytest.mark.parametrize("case", HELD, ids=lambda case: case.backend)
 def test_without_a_key_it_waits_for_a_person(case: Case, settings: Settings) -> None:
-    """Nothing is sent a second time."""
+    """Nothing is sent a second time.
+
+    eliza#22382, camel#4280: sent again on any error, time-outs too, and billed twice.
+    """
     far = case.far()
 
     status = sent(case, far, settings)

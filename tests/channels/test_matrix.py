@@ -287,7 +287,10 @@ ERRORS = [
 
 @pytest.mark.parametrize(("reply", "expected"), ERRORS)
 def test_the_table_of_answers(parcel: Make, reply: Reply, expected: Shown) -> None:
-    """The code decides, and where it says nothing the status; a 5xx is doubt."""
+    """The code decides, and where it says nothing the status; a 5xx is doubt.
+
+    dendrite#2828: its word for an event that is too large is M_BAD_JSON, with 413.
+    """
     found = answered(reply, parcel)
 
     assert expected == shown(found)

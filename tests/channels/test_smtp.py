@@ -88,7 +88,11 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_the_stage_decides(send: Send, case: Case) -> None:
-    """Before the body left nothing was sent; after it, only a reply says what was."""
+    """Before the body left nothing was sent; after it, only a reply says what was.
+
+    pimalaya/core#45: sent again after the last dot, twice in the mailbox;
+    thunderbird-android#9558: rightly not sent again, but nobody could settle it.
+    """
     began = time.monotonic()
 
     with MailReceiver({case.command: case.fault}) as receiver:

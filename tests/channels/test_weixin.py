@@ -142,7 +142,10 @@ ANSWERS: list[tuple[Reply, tuple[Any, ...]]] = [
 def test_ret_decides_and_not_the_status(
     parcel: Make, reply: Reply, expected: Shown
 ) -> None:
-    """Only without one the status does; a number that nobody has explained is doubt."""
+    """Only without one the status does; a number that nobody has explained is doubt.
+
+    openclaw-weixin#204: 200 with a ret of -2 was counted as delivered.
+    """
     found = answered(reply, parcel)
 
     receipt = (found.receipt,) if isinstance(found, Sent) else ()

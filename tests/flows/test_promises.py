@@ -111,7 +111,10 @@ def test_p3_the_ledger_comes_first(play: Play) -> None:
 
 
 def test_p4_order_inside_a_delivery(play: Play) -> None:
-    """The next chunk starts when the one before it is delivered; resuming starts there."""
+    """The next chunk starts when the one before it is delivered; resuming starts there.
+
+    openclaw#32743: pieces that were sent side by side arrived in reverse.
+    """
     far = play([Sent(), Deferred("503"), Refused("no"), Sent(), Sent()])
     delivery = put(3)
 
