@@ -11,10 +11,12 @@ import logging
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
 from django.conf import settings
+from django.core.signals import setting_changed
 
 GONE = "[…]"
 _SHORTEST = 6
@@ -55,6 +57,7 @@ def redacted(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=1)
 def _known() -> list[str]:
     """Give what the settings call a secret, the longest first."""
     found = set()
@@ -67,6 +70,14 @@ def _known() -> list[str]:
     return sorted(
         {*long, *(quote(one, safe="") for one in long)}, key=len, reverse=True
     )
+
+
+def _forget(*, setting: str, **kwargs: Any) -> None:
+    if setting in {*_NAMED, *_SECTIONS}:
+        _known.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="django_outbox.redaction")
 
 
 def _secrets(said: Any) -> Iterator[str]:
@@ -91,8 +102,9 @@ class Discreet(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         words = record.getMessage()
-        if redacted(words) != words:
-            record.msg, record.args = redacted(words), None
+        quiet_words = redacted(words)
+        if quiet_words != words:
+            record.msg, record.args = quiet_words, None
         if record.exc_info and record.exc_info[1]:
             error = record.exc_info[1]
             told = _told(error)
