@@ -29,8 +29,9 @@ from django_outbox.management.arguments import add_database, positive_seconds
 class Command(exits.OutboxCommand):
     help = (
         "Put one message into the outbox. Without --wait it is only queued; with it, it"
-        " is sent here, and each try is shown with how far it got. Exit 0: delivered or queued; 1: it halted (failed, unknown,"
-        " dropped); 2: wrong usage; 75: the database is away."
+        " is sent here, and each try is shown with how far it got. Exit 0: delivered or"
+        " queued; 1: it halted (failed, unknown, dropped); 2: wrong usage; 75: the"
+        " database is away."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:

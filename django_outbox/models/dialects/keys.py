@@ -18,6 +18,7 @@ from typing import Any
 from django.db import DatabaseError, connections, models
 
 from django_outbox.models.dialects.statements import Row, insert_rows
+from django_outbox.models.dialects.transactions import error_code
 
 POLLS = 800
 """How often MariaDB is asked again for a key that is held, some 20 s.
@@ -142,7 +143,7 @@ def _insert_until_conflict(keyed: _Keyed, rows: Sequence[Row]) -> Sequence[Row]:
     try:
         keyed.insert(rows, wait=False)
     except DatabaseError as error:
-        if _code(error) not in {_DUPLICATE, _HELD}:
+        if error_code(error) not in {_DUPLICATE, _HELD}:
             raise
         stored = keyed.read(rows)
         return list(
@@ -161,7 +162,7 @@ def _insert_or_find(keyed: _Keyed, row: Row) -> Row:
             keyed.insert([row], wait=patient)
             return keyed.of(row)
         except DatabaseError as error:
-            code = _code(error)
+            code = error_code(error)
             if code == _DUPLICATE:
                 # The failed insert keeps a lock on the row it met: it is still there,
                 # and if not under this key then another rule is broken.
@@ -190,11 +191,6 @@ def _session(using: str) -> dict[str, str]:
             " IN ('tx_isolation', 'innodb_snapshot_isolation')"
         )
         return dict(cursor.fetchall())
-
-
-def _code(error: DatabaseError) -> object:
-    """Return MariaDB's number of the error."""
-    return error.__cause__.args[0] if error.__cause__ else None
 
 
 _INSERT = {

@@ -112,17 +112,18 @@ def in_own_transaction(using: str, body: Callable[[], T], *, seconds: float = 10
 
 def is_conflict(error: BaseException) -> bool:
     """Whether the same transaction may pass if it is simply repeated."""
-    code = _code(error)
+    code = error_code(error)
     return code in _CONFLICTS or str(code).startswith(_LOCKED)
 
 
 def is_away(error: BaseException) -> bool:
     """Whether it is the database, or the right to write to it, that is missing."""
     lost = isinstance(error, OperationalError | InterfaceError)
-    return lost or _code(error) in _READ_ONLY
+    return lost or error_code(error) in _READ_ONLY
 
 
-def _code(error: BaseException) -> object:
+def error_code(error: BaseException) -> object:
+    """Give the driver's SQLSTATE or number of an error; SQLite's words, which has none."""
     cause = error.__cause__ or error
     return getattr(cause, "sqlstate", None) or (cause.args[:1] or [""])[0]
 
@@ -131,14 +132,15 @@ def mend(using: str, after: BaseException | None = None) -> None:
     """Close a connection that is dead, so that the next query opens another.
 
     So is one of SQLite on which an error left a transaction open that Django does not
-    know of: no other could begin. One whose server may only be read is closed too, where that was the error `after`
-    which this is called: the next may lead to the server that took over. Django does
-    not reconnect by itself; in a transaction nothing is touched.
+    know of: no other could begin. One whose server may only be read is closed too,
+    where that was the error `after` which this is called: the next may lead to the
+    server that took over. Django does not reconnect by itself; in a transaction
+    nothing is touched.
     """
     connection = connections[using]
     if connection.connection is None or connection.in_atomic_block:
         return
-    if after is not None and _code(after) in _READ_ONLY:
+    if after is not None and error_code(after) in _READ_ONLY:
         if connection.vendor == "postgresql":
             connection.connection.close()  # else a pool would hand it out again
         connection.close()
