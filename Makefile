@@ -6,10 +6,11 @@ PY := .venv/bin/python
 SERVE ?= 1
 ARGS ?=
 
-.PHONY: help test lint coverage demo docs races crash q2
+.PHONY: help test lint coverage demo docs races crash contract q2 newcomer \
+        bench-splitting matrix prove prove-teeth peers-run
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo '  PYTHON=python3.12           makes .venv with that Python'
 	@echo '  ARGS="-k splitting -x"      goes to pytest'
@@ -43,15 +44,11 @@ races: .venv/.ready  ## Repeat the race tests to their full figures
 crash: .venv/.ready  ## Kill a process at every step of every scenario, on every database
 	@OUTBOX_CRASH=$${OUTBOX_CRASH:-full} $(PY) tools/run_tests.py -m crash_full $(ARGS)
 
-.PHONY: contract
-
 contract: .venv/.ready  ## Play every fault to every channel, print what each makes of it
 	@$(PY) tools/contract.py $(ARGS)
 
 q2: .venv/.ready  ## Kill real django-q2 clusters in the middle of a send, print what came of it
 	@OUTBOX_RACES=full $(PY) tools/run_tests.py tests/contrib/test_qcluster.py -k killed -n 0 $(ARGS)
-
-.PHONY: newcomer matrix bench-splitting
 
 newcomer: .venv/.ready  ## Follow the README in a project made from nothing, look at it
 	@$(PY) -m pytest -m newcomer --log-cli-level=INFO tests/newcomer $(ARGS)
@@ -62,18 +59,14 @@ bench-splitting: .venv/.ready  ## Time the cutting of long texts; prose needs 20
 matrix: .venv/.ready  ## Run the tests on each pair of Python and Django found here
 	@.venv/bin/nox $(ARGS)
 
-.PHONY: prove prove-teeth
-
 prove: .venv/.ready  ## Kill 200 flushers on each database that answers, print the promises
 	@$(PY) -m tests.prove prove $(ARGS)
 
 prove-teeth: .venv/.ready  ## Plant defects, one after the other: the proof must name the promise
 	@$(PY) -m tests.prove teeth $(ARGS)
 
-.venv/.ready: pyproject.toml tools/make_venv.sh
-	@PYTHON='$(PYTHON)' /bin/sh tools/make_venv.sh
-
-.PHONY: peers-run
-
 peers-run: .venv/.ready  ## Kill a sender among ten messages, and by one poison: what became of them
 	@$(PY) tools/run_tests.py tests/peers_run -n 0 $(ARGS)
+
+.venv/.ready: pyproject.toml tools/make_venv.sh
+	@PYTHON='$(PYTHON)' /bin/sh tools/make_venv.sh
