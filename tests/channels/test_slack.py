@@ -17,6 +17,7 @@ from django_outbox.outcomes import Deferred, Outcome, Refused, Scope, Sent, Unkn
 from django_outbox.testing import HTTPContract, Reply
 from django_outbox.testing.http import BY_BODY
 from tests.channels.fakes.slack import Hook, Workspace, error, limited
+from tests.channels.judged import assert_named
 from tests.receivers import HTTPReceiver, play, reply, silence
 
 TOKEN = "xoxb-1234-5678-s3cret"
@@ -200,15 +201,9 @@ def test_wrong_options_are_found_before_a_message_is(
     parcel: Make, options: dict[str, Any], option: str
 ) -> None:
     """The check names the option and not its value; a message waits and pays nothing."""
-    channel = slack(**options)
+    one = parcel(destination="C1")
 
-    (fault,) = channel.check()
-    with pytest.raises(Defer) as caught:
-        channel.prepare(parcel(destination="C1"))
-
-    assert f"OPTIONS[{option!r}]" in fault.msg
-    assert "s3" not in fault.msg
-    assert (False, "options") == (caught.value.counts, caught.value.code)
+    assert_named(Slack, one, option, {"token": TOKEN, **options})
 
 
 # --- what the answers mean

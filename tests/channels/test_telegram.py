@@ -25,6 +25,7 @@ from django_outbox.outcomes import (
 from django_outbox.splitting import Piece, Unit
 from django_outbox.testing import HTTPContract, Reply
 from tests.channels.fakes.telegram import BotServer, problem
+from tests.channels.judged import assert_named
 from tests.receivers import HTTPReceiver, answer, play
 
 TOKEN = "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11"
@@ -213,15 +214,9 @@ def test_wrong_options_are_found_before_a_message_is(
     parcel: Make, options: dict[str, Any], option: str
 ) -> None:
     """The check names the option and not its value; a message waits and pays nothing."""
-    channel = telegram(**options)
+    one, usual = parcel(destination="7"), {"token": TOKEN, "accounts": {"other": OTHER}}
 
-    (fault,) = channel.check()
-    with pytest.raises(Defer) as caught:
-        channel.prepare(parcel(destination="7"))
-
-    assert f"OPTIONS[{option!r}]" in fault.msg
-    assert "s3cret" not in fault.msg
-    assert (False, "options") == (caught.value.counts, caught.value.code)
+    assert_named(Telegram, one, option, {**usual, **options})
 
 
 def test_right_options_have_no_fault() -> None:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pytest_django import Settings
 
-from tests.crash.conftest import Nursery
+from tests.crash.conftest import Nursery, nursery
 from tests.crash_points.far_sides import outbox
 from tests.crash_points.house import SCENARIOS, WIRE_HOME
 from tests.crash_points.theatre import Theatre
 from tests.wire import Wire
 
-
-@pytest.fixture(scope="session")
-def nursery(django_db_setup: None) -> Iterator[Nursery]:
-    """Return what starts processes, one for the whole session."""
-    from django.db import connection
-
-    nursery = Nursery(str(connection.settings_dict["NAME"]))
-    yield nursery
-    nursery.close()
+__all__ = ["nursery"]
 
 
 @pytest.fixture

@@ -3,84 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
-from django_outbox.flows import advance, claim, enqueue, finalise, rescue, settle
+from django_outbox.flows import enqueue, finalise, rescue
 from django_outbox.flows import round as rounds
-from django_outbox.flows.answers import Answer
 from django_outbox.flows.draft import Draft
 from django_outbox.flows.finalise import Finalising
-from django_outbox.flows.verdict import Judge
 from django_outbox.models import Chunk, Delivery
 from django_outbox.models.dialects import in_own_transaction
 from tests.crash_points import far_sides
+from tests.prove.defects import (
+    attempt_after_the_send,
+    next_chunk_released_later,
+    rescue_resends,
+    settle_without_its_token,
+    window_not_checked_in_the_claim,
+)
 
 
 def _patch(owner: Any, name: str, value: Any) -> None:
     setattr(owner, name, value)
-
-
-def attempt_after_the_send() -> None:
-    """Write the ledger when the send is over."""
-    begin, settled = claim.begin, settle.settle
-    owed: list[tuple[Any, Any]] = []
-
-    def later(claimed: Sequence[Any], who: Any) -> None:
-        owed.append((claimed, who))
-
-    def now_then(answers: Sequence[Answer], *rest: Any) -> Any:
-        while owed:
-            begin(*owed.pop())
-        return settled(answers, *rest)
-
-    _patch(claim, "begin", later)
-    _patch(rounds, "settle", now_then)
-
-
-def rescue_resends() -> None:
-    """Simply try again what was lost in the air."""
-    _patch(Judge, "_may_try_again", lambda self, since: True)
-    _patch(claim, "_stopped", lambda *_: "")
-
-
-def settle_without_its_token() -> None:
-    """Let whoever answers settle, whatever claim is running."""
-    settled = settle.settle
-
-    def anyway(answers: Sequence[Answer], at: datetime, using: str) -> Any:
-        held = dict(Chunk.objects.values_list("pk", "claim_token"))
-        taken = [
-            replace(one, token=held.get(one.chunk_id) or one.token) for one in answers
-        ]
-        return settled(taken, at, using)
-
-    _patch(rounds, "settle", anyway)
-
-
-def next_chunk_released_later() -> None:
-    """Give the next turn in a transaction of its own."""
-    release, transact = advance._release, in_own_transaction
-    owed: list[tuple[Any, ...]] = []
-    _patch(advance, "_release", lambda *given: owed.append(given))
-
-    def then(using: str, body: Callable[[], Any], **how: Any) -> Any:
-        done = transact(using, body, **how)
-        while owed:
-            transact(using, partial(release, *owed.pop()))
-        return done
-
-    _patch(rounds, "in_own_transaction", then)
-
-
-def window_not_checked_in_the_claim() -> None:
-    """Send a planned retry whenever its turn comes."""
-    _patch(claim, "_stopped", lambda *_: "")
 
 
 def put_in_after_the_commit() -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from tests.crash.conftest import Scene, nursery, scene
+from django_outbox.lifecycle import ChunkStatus
+from tests.crash.channels import BLIND
+from tests.crash.conftest import Child, Scene, chunk_of, nursery, scene
 from tests.faults.servers import HOST, MAKERS, NEEDS, Server, program
 from tests.flows.conftest import play
+from tests.wire import Gate, until
 
 __all__ = ["nursery", "play", "scene"]
 
@@ -53,3 +57,18 @@ def server(scene: Scene, started: Server) -> Iterator[Server]:
         call_command("migrate", verbosity=0)
         call_command("flush", verbosity=0, interactive=False)
         yield started
+
+
+def one_in_the_air(scene: Scene) -> tuple[UUID, Child, Gate, UUID]:
+    """Have a flusher be in a send, with a later message through already.
+
+    Gives the first message, the flusher, the gate that the send waits at, and the later.
+    """
+    gate = scene.wire.gate("far")
+    sent = scene.enqueue(BLIND, do={"1": "wait:far"})
+    flusher = scene.start("--forever")
+    scene.wire.wait(1)
+    later = scene.enqueue(BLIND)
+    scene.wire.wait(2)
+    until(lambda: ChunkStatus.DELIVERED == chunk_of(later).status)
+    return sent, flusher, gate, later

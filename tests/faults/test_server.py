@@ -15,6 +15,7 @@ from django_outbox.lifecycle import ChunkStatus
 from tests.crash.channels import BLIND
 from tests.crash.conftest import Scene, attempts_of, chunk_of
 from tests.crash.outages import changes_of_state, cut_connections, wait_for_trouble
+from tests.faults.conftest import one_in_the_air
 from tests.faults.servers import Server, program
 from tests.invariants import assert_invariants
 from tests.refusals import execute
@@ -32,13 +33,7 @@ def test_a_server_that_comes_back_finds_its_outcomes_kept(
     how: signal.Signals | None,
 ) -> None:
     """Away during a send, 20 s in the full run: written when it is back, sent once."""
-    gate = scene.wire.gate("far")
-    sent = scene.enqueue(BLIND, do={"1": "wait:far"})
-    flusher = scene.start("--forever")
-    scene.wire.wait(1)
-    later = scene.enqueue(BLIND)
-    scene.wire.wait(2)
-    until(lambda: ChunkStatus.DELIVERED == chunk_of(later).status)
+    sent, flusher, gate, _later = one_in_the_air(scene)
     connection.close()
 
     server.stop(how)
@@ -95,13 +90,7 @@ def test_a_server_that_may_only_be_read_is_waited_for(
     scene: Scene, server: Server
 ) -> None:
     """B67: no attempt row, no send; the connection is replaced until one may write."""
-    gate = scene.wire.gate("far")
-    sent = scene.enqueue(BLIND, do={"1": "wait:far"})
-    flusher = scene.start("--forever")
-    scene.wire.wait(1)
-    later = scene.enqueue(BLIND)
-    scene.wire.wait(2)
-    until(lambda: ChunkStatus.DELIVERED == chunk_of(later).status)
+    sent, flusher, gate, later = one_in_the_air(scene)
 
     with only_reading(server):
         gate.open()

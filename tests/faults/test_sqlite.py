@@ -15,6 +15,7 @@ from django_outbox.models import Attempt, Chunk, Message
 from tests.crash.channels import BLIND
 from tests.crash.conftest import Scene, attempts_of, chunk_of
 from tests.crash.outages import changes_of_state, wait_for_trouble
+from tests.faults.conftest import one_in_the_air
 from tests.invariants import assert_invariants
 from tests.refusals import execute
 from tests.wire import quiet, until
@@ -100,13 +101,7 @@ def test_a_lock_that_somebody_keeps_is_waited_for(
 ) -> None:
     """Past its timeout, in the full run past our patience too: written once it is free."""
     scene.database = options(timeout=0.1)
-    gate = scene.wire.gate("far")
-    sent = scene.enqueue(BLIND, do={"1": "wait:far"})
-    flusher = scene.start("--forever")
-    scene.wire.wait(1)
-    later = scene.enqueue(BLIND)
-    scene.wire.wait(2)
-    until(lambda: ChunkStatus.DELIVERED == chunk_of(later).status)
+    sent, flusher, gate, _later = one_in_the_air(scene)
 
     with locked():
         gate.open()

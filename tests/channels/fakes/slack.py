@@ -25,6 +25,10 @@ def unescape(text: str) -> str:
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
+def _arrived(messages: list[dict[str, Any]]) -> list[Arrived]:
+    return [Arrived(unescape(one["text"]), counted=one["text"]) for one in messages]
+
+
 def body(**said: Any) -> Reply:
     """Answer in the Web API's way: 200, and what came of it in the body."""
     headers = {"content-type": "application/json; charset=utf-8"}
@@ -65,9 +69,7 @@ class Workspace:
     @property
     def arrived(self) -> list[Arrived]:
         """What was taken; no key, since chat.postMessage has no argument for one."""
-        return [
-            Arrived(unescape(one["text"]), counted=one["text"]) for one in self.messages
-        ]
+        return _arrived(self.messages)
 
     def __call__(self, request: Received) -> Reply:
         method = request.line.split(" ")[1].removeprefix("/api/")
@@ -136,9 +138,7 @@ class Hook:
     @property
     def arrived(self) -> list[Arrived]:
         """What was taken; there is neither key nor receipt."""
-        return [
-            Arrived(unescape(one["text"]), counted=one["text"]) for one in self.messages
-        ]
+        return _arrived(self.messages)
 
     def __call__(self, request: Received) -> Reply:
         if request.line.split(" ")[1] != self._path:
